@@ -1,0 +1,1 @@
+"""From a request body to its features and class; pure."""

@@ -1,0 +1,26 @@
+"""The `orchestrator` command: one file per command group, joined here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from orchestrator.errors import OrchestratorError
+
+app = typer.Typer(
+    name="orchestrator",
+    help="Route every LLM request to the vLLM pool whose speculative mode suits it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command; an error of ours is one message and its exit code."""
+    try:
+        app()
+    except OrchestratorError as error:
+        Console(stderr=True).print(str(error), style="red", markup=False)
+        sys.exit(error.exit_code)

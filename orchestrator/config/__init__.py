@@ -1,0 +1,1 @@
+"""What people write: fleets, speculation, policies; read with line numbers."""

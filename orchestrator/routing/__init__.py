@@ -1,0 +1,1 @@
+"""From features and policy to a decision; pure."""

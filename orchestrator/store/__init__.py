@@ -1,0 +1,1 @@
+"""Where outcomes are kept."""
