@@ -29,6 +29,7 @@ class OrchestratorError(Exception):
         self.code = code
 
     def __reduce__(self) -> Any:
+        """Pickle without calling `__init__`, whose arguments differ by class."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
     def body(self) -> dict[str, Any]:
@@ -83,6 +84,7 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
+        """`LINE:COLUMN: field: message (hint)`."""
         place = "" if self.line is None else f"{self.line}:{self.column or 1}: "
         name = f"{self.field}: " if self.field else ""
         hint = f" ({self.hint})" if self.hint else ""

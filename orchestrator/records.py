@@ -54,6 +54,15 @@ class Features:
     tenant: str | None = None
     session: str | None = None
     headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
+    #: Characters of the whole last message, which `last_message` may cut.
+    message_chars: int = 0
+    #: Lines of `last_message` that look like source code.
+    code_lines: int = 0
+    #: The user's message before the last one, and the answer to it.
+    previous_message: str = ""
+    previous_answer: str = ""
+    #: A tool's result came after the user's last message.
+    tool_result: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +165,7 @@ class Outcome:
     #: How many verification steps accepted 0, 1, 2, ... draft tokens.
     acceptance_histogram: tuple[int, ...] | None
     #: Tokens that one step of the engine yields on average, prefill apart; see
-    #: serving.speed for the definition.
+    #: routing.speed for the definition.
     effective_tokens: float | None
     #: Time that routing took.
     overhead_s: float

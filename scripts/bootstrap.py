@@ -1,8 +1,8 @@
 """Make or refresh the virtual environment from a lock file; needs only the stdlib.
 
-`python3 scripts/bootstrap.py [cpu|gpu]`. uv installs; it is put into the environment
-first when it is not on the PATH. A stamp with the lock's hash makes a second run a
-matter of milliseconds.
+`python3 scripts/bootstrap.py [cpu|gpu|lock]`. uv installs; it is put into the
+environment first when it is not on the PATH. A stamp with the lock's hash makes a
+second run a matter of milliseconds. `lock` resolves both lock files anew.
 """
 
 from __future__ import annotations
@@ -60,45 +60,73 @@ def index_options(python: Path) -> list[str]:
     return [*options, "--index-strategy", "unsafe-best-match"] if options else []
 
 
+def uv_command(python: Path) -> str:
+    """The uv of the PATH, or the environment's own, installed when absent."""
+    uv = shutil.which("uv") or str(VENV / "bin" / "uv")
+    if not Path(uv).exists():
+        print("Installing uv into .venv", flush=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", UV], check=True)
+    return uv
+
+
+def run_for_torch(command: list[str], wanted: list[str]) -> None:
+    """Run uv on something that wants torch's CPU build.
+
+    No package index has that build but PyTorch's own, unless pip is configured with a
+    place that has it: that place goes first.
+    """
+    if subprocess.run([*command, *wanted], capture_output=True).returncode != 0:
+        subprocess.run([*command, "--torch-backend", "cpu", *wanted], check=True)
+
+
 def install(profile: str) -> None:
     """Install the lock of `profile` and the project itself, editable."""
     python = VENV / "bin" / "python"
     if not python.exists():
         print("Creating .venv", flush=True)
         venv.create(VENV, with_pip=True)
-    uv = shutil.which("uv") or str(VENV / "bin" / "uv")
-    if not Path(uv).exists():
-        print("Installing uv into .venv", flush=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", UV], check=True)
     lock = ROOT / "requirements" / f"{profile}.lock"
-    pip = [uv, "pip", "install", "--python", str(python), "--no-deps"]
+    pip = [uv_command(python), "pip", "install", "--python", str(python), "--no-deps"]
     pip += index_options(python)
     if profile == "cpu":
-        # The CPU build of torch is on no package index but PyTorch's own, unless
-        # pip is configured with a place that has it: that place goes first.
-        torch = next(
-            line for line in lock.read_text().splitlines() if line.startswith("torch==")
-        )
-        print(f"Installing {torch}", flush=True)
-        if subprocess.run([*pip, torch], capture_output=True).returncode != 0:
-            subprocess.run([*pip, "--torch-backend", "cpu", torch], check=True)
+        torch = [s for s in lock.read_text().splitlines() if s.startswith("torch==")]
+        print(f"Installing {torch[0]}", flush=True)
+        run_for_torch(pip, torch)
     print(f"Installing requirements/{profile}.lock (minutes, the first time)")
     sys.stdout.flush()
     subprocess.run([*pip, "-r", str(lock)], check=True)
     subprocess.run([*pip, "-e", str(ROOT)], check=True)
 
 
+def lock() -> None:
+    """Resolve both lock files from pyproject.toml: exact versions, no host, no path."""
+    python = VENV / "bin" / "python"
+    compile_ = [uv_command(python), "pip", "compile", str(ROOT / "pyproject.toml")]
+    compile_ += ["--python-version", "3.11", "--no-header", "--no-annotate", "--quiet"]
+    compile_ += ["--python-platform", "x86_64-manylinux_2_28", *index_options(python)]
+    folder = ROOT / "requirements"
+    cpu = ["--extra", "cpu", "--extra", "dev", "-o", str(folder / "cpu.lock")]
+    cpu += ["--override", str(folder / "overrides-cpu.txt")]
+    run_for_torch(compile_, cpu)
+    gpu = ["--extra", "gpu", "-o", str(folder / "gpu.lock")]
+    subprocess.run([*compile_, *gpu], check=True)
+
+
 def main() -> int:
-    if sys.version_info < (3, 11):
+    """Run the command line; returns the exit code."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older Python is what it tells of
         print("Python 3.11 or newer is needed; set PYTHON=python3.11 (or newer).")
         return 2
     profile = sys.argv[1] if len(sys.argv) > 1 else "cpu"
-    if profile not in ("cpu", "gpu"):
-        print(f"Unknown profile {profile!r}: cpu or gpu.")
+    if profile not in ("cpu", "gpu", "lock"):
+        print(f"Unknown profile {profile!r}: cpu, gpu or lock.")
         return 2
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         print("The locks are made for Linux on x86_64 (vLLM has wheels for it).")
         return 2
+    if profile == "lock":
+        lock()
+        return 0
     stamp = VENV / f".installed-{profile}"
     if stamp.exists() and stamp.read_text() == stamp_of(profile):
         return 0

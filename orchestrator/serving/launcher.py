@@ -1,0 +1,210 @@
+"""Starts a fleet on this machine, tells how far it is, and stops what it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import ray
+import yaml
+from ray import serve
+from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
+
+from orchestrator.config.servefile import load_fleet
+from orchestrator.errors import FleetError
+
+#: Resident memory of one engine process besides its KV cache, for the demo's models;
+#: docs/deploy.md has the measured figures. GiB.
+ENGINE_GIB = 2.6
+#: The longest that a fleet may take to start, in seconds.
+START_TIMEOUT_S = 900.0
+
+Progress = Callable[[dict[str, str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningFleet:
+    """A fleet that answers.
+
+    `url` is the OpenAI base without `/v1`; `dashboard` is the address of Ray's.
+    """
+
+    url: str
+    dashboard: str
+
+
+@contextlib.contextmanager
+def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
+    """Start the fleet of a Serve config file in a Ray of its own; stop it at the end.
+
+    Args:
+        path: a file as `serve deploy` takes it.
+        progress: called with the state of every deployment whenever one changes.
+
+    Raises:
+        ConfigError: the file has mistakes.
+        FleetError: a port is taken, memory is short, or a replica fails to start; the
+            message has the cause from the replica's log.
+    """
+    fleet = load_fleet(path).fleet
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    http = config.get("http_options") or {}
+    host, port = http.get("host", "127.0.0.1"), int(http.get("port", 8000))
+    _check_port(port)
+    if fleet.accelerator == "cpu":
+        _check_memory(
+            sum(
+                pool.start_replicas * (ENGINE_GIB + fleet.cpu_share(name).kv_cache_gib)
+                for name, pool in fleet.pools.items()
+            )
+        )
+    with _interruptible(), _own_ray() as dashboard:
+        # What `serve deploy` uses; it brings the token that Ray's dashboard asks for.
+        client = ServeSubmissionClient(dashboard)
+        _deploy(client, config)
+        _wait(client, progress)
+        reach = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        url = f"http://{reach}:{port}"
+        _wait_for_router(url)
+        yield RunningFleet(url=url, dashboard=dashboard)
+
+
+@contextlib.contextmanager
+def _own_ray() -> Iterator[str]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # The driver owns nothing but the fleet: its own output stays clean.
+    context = ray.init(
+        address="local",
+        include_dashboard=True,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=200 * 1024**2,
+    )
+    try:
+        yield f"http://{context.dashboard_url}"
+    finally:
+        with contextlib.suppress(Exception):
+            serve.shutdown()
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end the fleet as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise FleetError(
+                f"Port {port} is in use. Stop what listens there, or write another "
+                "port under http_options in the cluster file."
+            ) from error
+
+
+def _check_memory(needed_gib: float) -> None:
+    free_gib = psutil.virtual_memory().available / 1024**3
+    if free_gib < needed_gib:
+        raise FleetError(
+            f"The fleet needs about {needed_gib:.1f} GiB of memory and {free_gib:.1f} "
+            "GiB are available. Free some, or lower kv_cache_gib or the number of "
+            "pools in the cluster file."
+        )
+
+
+def _deploy(client: ServeSubmissionClient, config: dict[str, Any]) -> None:
+    try:
+        client.deploy_applications(config)
+    except RuntimeError as error:
+        raise FleetError(f"Ray Serve refused the cluster file: {error}") from error
+
+
+def _wait(client: ServeSubmissionClient, progress: Progress) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    shown: dict[str, str] = {}
+    while time.monotonic() < deadline:
+        applications = client.get_serve_details()["applications"].values()
+        states = {
+            name: deployment["status"]
+            for application in applications
+            for name, deployment in application["deployments"].items()
+        }
+        if states != shown:
+            shown = states
+            progress(states)
+        for application in applications:
+            failed = [
+                d["message"]
+                for d in application["deployments"].values()
+                if "failed to start" in d["message"]
+            ]
+            if application["status"] == "DEPLOY_FAILED" or failed:
+                raise FleetError(_explain_failure(application["message"], failed))
+        if applications and all(a["status"] == "RUNNING" for a in applications):
+            return
+        time.sleep(0.5)
+    raise FleetError(f"The fleet was not ready after {START_TIMEOUT_S:.0f} s.")
+
+
+def _wait_for_router(url: str) -> None:
+    """Wait until the router has seen its pools; it looks every two seconds."""
+    for _ in range(60):
+        pools = httpx.get(f"{url}/router/status", timeout=30).json()["pools"].values()
+        if all(pool["healthy"] for pool in pools):
+            return
+        time.sleep(0.5)
+    raise FleetError(
+        f"The router does not see all of its pools; see {url}/router/status"
+    )
+
+
+def _explain_failure(message: str, failed: list[str]) -> str:
+    logs = Path(ray._private.worker._global_node.get_logs_dir_path())
+    texts = [
+        file.read_text(encoding="utf-8", errors="replace")
+        for pattern in ("worker-*", "serve/replica_*")
+        for file in sorted(logs.glob(pattern), key=lambda f: f.stat().st_mtime)
+    ]
+    cause = find_cause([*texts, *failed, message])
+    return f"The fleet failed to start: {cause}\nThe logs lie in {logs}"
+
+
+_CAUSE = re.compile(r"\b(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.M)
+#: Exceptions that only say that another process failed.
+_WRAPPERS = ("Engine core initialization failed", "The actor died", "ray.get")
+
+
+def find_cause(texts: list[str]) -> str:
+    """The first exception in the texts that is not merely about another one.
+
+    >>> find_cause(["RuntimeError: Engine core initialization failed. See above",
+    ...             "(EngineCore pid=3) ERROR ValueError: max_model_len is too large"])
+    'ValueError: max_model_len is too large'
+    """
+    for text in texts:
+        for name, rest in _CAUSE.findall(text):
+            if not any(wrapper in rest for wrapper in _WRAPPERS):
+                return f"{name}: {rest.strip()}"
+    return (texts[-1].strip().splitlines() or ["no message; see the logs"])[-1]

@@ -1,0 +1,99 @@
+"""Pools: each is a Ray Serve LLM deployment of the same model in its own mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ray.serve.deployment import Application
+from ray.serve.llm import LLMConfig, build_llm_deployment
+from ray.serve.llm.deployment import LLMServer
+
+from orchestrator.config.fleet import Fleet
+from orchestrator.models.target import ensure_target
+from orchestrator.serving.cpu import prepare_environment
+from orchestrator.serving.cpu_sampling import EXTENSION, METHOD
+from orchestrator.serving.hooks import NoDownload
+
+#: A model source that stands for the demo target in the user's cache folder.
+DEMO_TARGET = "demo:target"
+
+
+class PoolServer(LLMServer):
+    """One replica of a pool: Ray's LLM server, with what vLLM's CPU engine needs."""
+
+    async def start(self) -> None:
+        """Start the engine; on a CPU, mend its sampling before the pool is ready."""
+        self._mended = False
+        arguments = self._llm_config.engine_kwargs
+        on_cpu = self._llm_config.accelerator_config.kind == "cpu"
+        if on_cpu:
+            prepare_environment()
+        await super().start()
+        if on_cpu and arguments.get("worker_extension_cls") == EXTENSION:
+            await self.collective_rpc(METHOD)
+            self._mended = True
+
+    async def sampling_is_right(self) -> bool:
+        """Whether requests with temperature > 0 get right text on this replica."""
+        return self._mended
+
+
+def llm_config(fleet: Fleet, pool: str, source: str) -> LLMConfig:
+    """Ray's configuration of a pool's engine; `source` is where the weights lie."""
+    arguments: dict[str, Any] = {
+        **fleet.engine_args(pool),
+        "tensor_parallel_size": fleet.tensor_parallel_size,
+    }
+    if fleet.model.tokenizer is not None:
+        arguments["tokenizer"] = fleet.model.tokenizer
+    speculation = fleet.speculative_config(pool)
+    if speculation is not None:
+        arguments["speculative_config"] = speculation
+        # Each response then says how many drafts it had and how many were accepted.
+        arguments["per_request_spec_decode_metrics"] = "detailed"
+    environment = dict(fleet.env)
+    where: dict[str, Any] = {}
+    if fleet.accelerator == "cpu":
+        share = fleet.cpu_share(pool)
+        ranks = fleet.tensor_parallel_size
+        where["placement_group_config"] = {
+            "bundles": [{"CPU": share.cores / ranks} for _ in range(ranks)]
+        }
+        environment |= {"VLLM_CPU_KVCACHE_SPACE": str(share.kv_cache_gib)}
+        if share.threads_bind is not None:
+            environment["VLLM_CPU_OMP_THREADS_BIND"] = share.threads_bind
+        if speculation is not None:
+            arguments["worker_extension_cls"] = EXTENSION
+    elif fleet.accelerator != "gpu":
+        where["accelerator_type"] = fleet.accelerator
+    if Path(source).is_dir():
+        where["callback_config"] = {"callback_class": NoDownload}
+    return LLMConfig(
+        model_loading_config={"model_id": fleet.model.id, "model_source": source},
+        engine_kwargs=arguments,
+        # Ray holds chunks back for 50 ms by default, the first one too.
+        experimental_configs={"stream_batching_interval_ms": 0},
+        runtime_env={"env_vars": environment},
+        deployment_config={
+            **fleet.pools[pool].serve_options(),
+            # The bundles hold the cores; the replica's own process needs none.
+            "ray_actor_options": {"num_cpus": 0},
+        },
+        **where,
+    )
+
+
+def model_source(fleet: Fleet) -> str:
+    """Where the weights lie; builds the demo target when it is wanted and missing."""
+    if fleet.model.source == DEMO_TARGET:
+        return str(ensure_target())
+    return fleet.model.source
+
+
+def build_pool(fleet: Fleet, pool: str, source: str) -> tuple[LLMConfig, Application]:
+    """The deployment of one pool, with its own name prefix: `POOL:MODEL`."""
+    config = llm_config(fleet, pool, source)
+    return config, build_llm_deployment(
+        config, name_prefix=f"{pool}:", deployment_cls=PoolServer
+    )

@@ -1,0 +1,143 @@
+"""Watches one response as it passes: times, usage, drafts, and how it ended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.records import Decision, Features, Outcome, RequestClass, Status
+from orchestrator.routing.speed import effective_tokens
+
+#: The usage chunk is the only one without choices. Quotes inside a JSON string are
+#: escaped, so the text of an answer can't look like this.
+_USAGE_MARK = '"choices":[]'
+_ERROR_MARK = 'data: {"error"'
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One request on its way through the ingress."""
+
+    request_id: str
+    #: Unix time, and the monotonic clock, at arrival; seconds.
+    time: float
+    started: float
+    features: Features
+    request_class: RequestClass
+    decision: Decision
+    #: The pool that the request was sent to: the decision's, or a fallback.
+    pool: str
+    overhead_s: float
+
+
+class Meter:
+    """Measures one response; the ingress hands it every item that passes.
+
+    Args:
+        wants_usage: the client asked for the usage chunk of a stream.
+    """
+
+    def __init__(self, *, wants_usage: bool) -> None:
+        self._wants_usage = wants_usage
+        self._first: float | None = None
+        self._last: float | None = None
+        self._usage: dict[str, Any] = {}
+        self._drafts: dict[str, Any] | None = None
+        self.status: Status = "cancel"
+        self.http_status = 499
+        self.error: str | None = None
+        self._ended: float | None = None
+
+    def event(self, text: str, now: float) -> bool:
+        """Read one server-sent event; tell whether the client gets it."""
+        if _USAGE_MARK in text:
+            self._read(json.loads(text[text.index("{") :]))
+            return self._wants_usage
+        if text.startswith(_ERROR_MARK):
+            self.fail("engine_error", 500, now)
+        elif text.startswith("data: [DONE]"):
+            self.end(now)
+        else:
+            self._first = self._first or now
+            self._last = now
+        return True
+
+    def whole(self, response: Any, now: float) -> None:
+        """Read a response that is not streamed: its one item is its end."""
+        self._read(response.model_dump(include={"usage", "metrics"}))
+        self.end(now)
+
+    def fail(self, error: str, http_status: int, now: float) -> None:
+        """Note that the request failed; the first failure counts."""
+        if self._ended is None:
+            self.status, self.error, self.http_status = "error", error, http_status
+            self._ended = now
+
+    def end(self, now: float) -> None:
+        """Note that the response came to its end; a failure before stays one."""
+        if self._ended is None:
+            self.status, self.http_status, self._ended = "end", 200, now
+
+    def _read(self, chunk: dict[str, Any]) -> None:
+        self._usage = chunk.get("usage") or {}
+        metrics = chunk.get("metrics") or {}
+        self._drafts = metrics.get("speculative_decoding")
+
+    def outcome(self, ticket: Ticket, *, method: str, now: float) -> Outcome:
+        """The record of this request; `now` on the clock of `ticket.started`."""
+        features, decision = ticket.features, ticket.decision
+        tokens: int | None = self._usage.get("completion_tokens")
+        total = (self._ended or now) - ticket.started
+        drafts = self._drafts or {}
+        ttft = None if self._first is None else self._first - ticket.started
+        tpot = None
+        if tokens is not None and tokens > 1 and self._first and self._last:
+            tpot = (self._last - self._first) / (tokens - 1)
+        return Outcome(
+            request_id=ticket.request_id,
+            time=ticket.time,
+            endpoint=features.endpoint,
+            stream=features.stream,
+            request_class=ticket.request_class.name,
+            confidence=ticket.request_class.confidence,
+            pool=ticket.pool,
+            method=method,
+            rule=decision.rule,
+            policy=decision.policy,
+            policy_hash=decision.policy_hash,
+            status=self.status,
+            error=self.error,
+            http_status=self.http_status,
+            temperature=features.temperature,
+            prompt_tokens=self._usage.get("prompt_tokens"),
+            completion_tokens=tokens,
+            ttft_s=ttft,
+            tpot_s=tpot,
+            total_s=total,
+            tokens_per_s=tokens / total if tokens else None,
+            drafts=drafts.get("num_draft_tokens"),
+            accepted=drafts.get("num_accepted_draft_tokens"),
+            acceptance_histogram=(
+                tuple(drafts["acceptance_histogram"]) if drafts else None
+            ),
+            effective_tokens=self._effective(features, method),
+            overhead_s=ticket.overhead_s,
+            tenant=features.tenant,
+            experiment=decision.experiment,
+            arm=decision.arm,
+        )
+
+    def _effective(self, features: Features, method: str) -> float | None:
+        tokens = self._usage.get("completion_tokens")
+        if tokens is None or features.n > 1 or features.prompts > 1:
+            return None
+        if self._drafts is not None:
+            return effective_tokens(
+                tokens,
+                accepted=self._drafts["num_accepted_draft_tokens"],
+                draft_steps=self._drafts["num_spec_steps"],
+            )
+        if method == "none":
+            return effective_tokens(tokens, accepted=0, draft_steps=0)
+        return None

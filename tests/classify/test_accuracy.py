@@ -1,0 +1,60 @@
+"""Accuracy on the labelled requests, and on those worded for this project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.classify.accuracy import Accuracy
+from orchestrator.classify.classifier import CLASSES, classify
+from orchestrator.classify.features import extract
+from orchestrator.routing.examples import endpoint_of
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.mark.parametrize(
+    ("name", "overall", "in_each"),
+    [
+        ("labelled_requests", 0.95, 0.85),
+        ("unseen_requests", 0.95, 0.85),
+        ("later_requests", 0.95, 0.85),
+    ],
+)
+def test_accuracy(name: str, overall: float, in_each: float) -> None:
+    lines = (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    accuracy = Accuracy.of(
+        (row["label"], classify(extract(body, endpoint=endpoint_of(body))).name)
+        for row in rows
+        for body in [row["request"]]
+    )
+    assert set(accuracy.labels) == set(CLASSES)
+    assert (accuracy.share() or 0) >= overall
+    for label in CLASSES:
+        assert (accuracy.share(label) or 0) >= in_each, accuracy.confusion(label)
+
+
+def test_counts() -> None:
+    accuracy = Accuracy.of([("code", "code"), ("code", "open"), ("open", "open")])
+    assert accuracy.n() == 3
+    assert accuracy.share("code") == 0.5
+    assert accuracy.share("creative") is None
+    assert accuracy.as_json() == {
+        "accuracy": 2 / 3,
+        "by_class": {
+            "code": {"n": 2, "accuracy": 0.5},
+            "open": {"n": 1, "accuracy": 1.0},
+        },
+        "confusion": {"code": {"code": 1, "open": 1}, "open": {"open": 1}},
+    }
+
+
+def test_no_requests() -> None:
+    assert Accuracy.of([]).as_json() == {
+        "accuracy": None,
+        "by_class": {},
+        "confusion": {},
+    }

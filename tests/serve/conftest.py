@@ -1,0 +1,110 @@
+"""A real Ray Serve with two pools of the small fake engine, once for the session."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+POLICY = {
+    "name": "test",
+    "allow_forced_pool": True,
+    "rules": [
+        {"name": "code", "when": {"class": "code"}, "use": "ngram"},
+        {"name": "代码", "when": {"header": {"x-team": "data"}}, "use": "ngram"},
+    ],
+    "otherwise": "plain",
+    "fallback": ["plain", "ngram"],
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def cluster(policy: Any = POLICY, **pool: Any) -> dict[str, Any]:
+    """A Serve config of the fake fleet, on a free port."""
+    modes = {
+        "plain": {"method": "none"},
+        "ngram": {"method": "ngram", "num_speculative_tokens": 2},
+    }
+    fleet = {
+        "model": {"id": "fake", "source": "fake"},
+        "accelerator": "cpu",
+        "cpu": {"cores": 0.1},
+        "env": {
+            "RAYLLM_VLLM_ENGINE_CLS": "fake_engine.FakeEngine",
+            "PYTHONPATH": str(Path(__file__).parent),
+        },
+        "pools": {
+            name: {"speculation": mode, "replicas": 1, **pool}
+            for name, mode in modes.items()
+        },
+    }
+    router = {"name": "router", "user_config": {"policy": policy}}
+    return {
+        "http_options": {"host": "127.0.0.1", "port": free_port()},
+        "applications": [
+            {
+                "name": "default",
+                "route_prefix": "/",
+                "import_path": "orchestrator.serving.app:build_app",
+                "args": {"fleet": fleet},
+                "deployments": [router],
+            }
+        ],
+    }
+
+
+class Fleet:
+    """The running fake fleet, and what it recorded."""
+
+    def __init__(self, url: str, dashboard: str, config: Any, data: Path) -> None:
+        self.url = url
+        self.dashboard = dashboard
+        self.config = config
+        self.data = data
+        self.client = httpx.Client(base_url=url, timeout=30)
+
+    def chat(self, content: str, **body: Any) -> httpx.Response:
+        headers = body.pop("headers", {})
+        message = {"role": "user", "content": content}
+        request = {"model": "fake", "messages": [message], **body}
+        return self.client.post("/v1/chat/completions", json=request, headers=headers)
+
+    def outcomes(self, request_id: str, count: int = 1) -> list[dict[str, Any]]:
+        """What was recorded for a request; waits until `count` are there."""
+        for _ in range(100):
+            rows = [
+                row
+                for file in self.data.glob("outcomes/*.jsonl")
+                for row in map(json.loads, file.read_text("utf-8").splitlines())
+                if row["request_id"] == request_id
+            ]
+            if len(rows) >= count:
+                break
+            time.sleep(0.05)
+        return rows
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    from orchestrator.serving.launcher import running_fleet
+
+    folder = tmp_path_factory.mktemp("fleet")
+    config = cluster()
+    file = folder / "cluster.yaml"
+    file.write_text(yaml.safe_dump(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORCH_DATA_DIR", str(folder))
+        with running_fleet(file, lambda states: None) as running:
+            yield Fleet(running.url, running.dashboard, config, folder)

@@ -1,0 +1,46 @@
+"""Fails when Ray changes what `serving/hooks.py` relies on; says what to look at."""
+
+import hashlib
+import inspect
+import re
+
+import pytest
+from ray.llm._internal.serve.core.ingress import ingress, utils
+from ray.llm._internal.serve.core.protocol import RawRequestInfo
+from ray.serve.llm.ingress import OpenAiIngress
+
+from orchestrator.serving import hooks
+
+
+def fingerprint(thing: object) -> str:
+    source = re.sub(r"\s+", " ", inspect.getsource(thing))
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
+
+
+@pytest.mark.parametrize(
+    ("thing", "seen"),
+    [
+        (OpenAiIngress._get_response, "7a9a1b442d56"),
+        (OpenAiIngress._process_llm_request, "083745ea354a"),
+        (OpenAiIngress._get_model_id, "99d71b5aab34"),
+        (utils._sanitize_chat_completion_request, "44d9e11c91e8"),
+        (utils._peek_at_generator, "dd3cf08e3883"),
+        (utils._openai_json_wrapper, "1c3baefb9c55"),
+        (ingress.init, "93579200cee0"),
+        (RawRequestInfo, "8b49d0bddc77"),
+    ],
+)
+def test_rays_private_code_is_as_it_was(thing: object, seen: str) -> None:
+    assert fingerprint(thing) == seen, (
+        f"{thing} changed in Ray. Read it, see whether orchestrator/serving/hooks.py "
+        "still does the same, and put the new fingerprint here."
+    )
+
+
+def test_the_override_is_where_ray_calls_it() -> None:
+    assert "self._get_response(" in inspect.getsource(
+        OpenAiIngress._process_llm_request
+    )
+    ours = inspect.signature(hooks.PoolCallIngress._get_response).parameters
+    rays = inspect.signature(OpenAiIngress._get_response).parameters
+    assert list(ours) == list(rays)
