@@ -50,5 +50,5 @@ def test_close_to_the_truth_whatever_was_accepted(
     got = effective_tokens(tokens, accepted=accepted, draft_steps=draft_steps)
     assert got is not None
     # Only a last step that was cut can be miscounted, by its drafts at most.
-    assert steps - DRAFTS <= (tokens - 1) / got <= steps
-    assert got >= (tokens - 1) / steps
+    counted = round((tokens - 1) / got)
+    assert max(steps - DRAFTS, draft_steps, 1) <= counted <= steps
