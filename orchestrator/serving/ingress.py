@@ -291,7 +291,7 @@ def _headers(ticket: Ticket) -> dict[str, str]:
     headers = {
         "x-spec-pool": ticket.pool,
         "x-spec-class": ticket.request_class.name,
-        "x-spec-rule": decision.rule.encode("ascii", "backslashreplace").decode(),
+        "x-spec-rule": decision.rule,
         "x-spec-overhead-ms": f"{ticket.overhead_s * 1000:.3f}",
     }
     if decision.experiment and decision.arm:

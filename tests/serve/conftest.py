@@ -18,7 +18,6 @@ POLICY = {
     "allow_forced_pool": True,
     "rules": [
         {"name": "code", "when": {"class": "code"}, "use": "ngram"},
-        {"name": "代码", "when": {"header": {"x-team": "data"}}, "use": "ngram"},
     ],
     "otherwise": "plain",
     "fallback": ["plain", "ngram"],

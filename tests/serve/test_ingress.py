@@ -49,12 +49,6 @@ def test_hint_and_forced_pool(fleet: Fleet) -> None:
     assert "plain" in unknown.json()["error"]["message"]
 
 
-def test_a_rules_name_in_any_script_fits_into_a_header(fleet: Fleet) -> None:
-    response = fleet.chat("Hello", headers={"x-team": "data"})
-    assert response.status_code == 200
-    assert response.headers["x-spec-rule"] == r"\u4ee3\u7801"
-
-
 def test_an_infeasible_pool_is_passed_over(fleet: Fleet) -> None:
     assert fleet.chat(CODE).headers["x-spec-pool"] == "ngram"
     for parameter in ({"min_p": 0.1}, {"logit_bias": {"5": 1.0}}):
