@@ -105,9 +105,11 @@ def run_demo(
     `done` is called with each comparison when it is there.
     """
     client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=300)
-    warm_up = DemoRequest("warm-up", "Count from 1 to 10.", max_tokens=16)
     for pool in pools:
-        send(client, model, warm_up, pool)
+        # An engine's first greedy and its first sampled request are slow.
+        for temperature in (0.0, 1.0):
+            warm_up = DemoRequest("warm-up", "Count to 10.", temperature, max_tokens=16)
+            send(client, model, warm_up, pool)
     comparisons = []
     for request in REQUESTS:
         routed = send(client, model, request, None)

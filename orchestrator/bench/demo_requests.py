@@ -101,18 +101,18 @@ REQUESTS = (
         stream=True,
     ),
     DemoRequest(
-        "passage to summarise",
+        "summary",
         f"Summarise this passage in two sentences:\n\n{_PASSAGE}",
         stream=True,
     ),
     DemoRequest(
-        "poem at temperature 1.0",
+        "poem, T=1.0",
         "Write a poem about the first snow of the year.",
         temperature=1.0,
         stream=True,
     ),
-    DemoRequest("open question", "Why do cats purr?"),
-    DemoRequest("open question, hot", "What makes a city lively?", temperature=0.9),
+    DemoRequest("open", "Why do cats purr?"),
+    DemoRequest("open, T=0.9", "What makes a city lively?", temperature=0.9),
     DemoRequest(
         "word problem",
         "A shop sells pencils at 3 for 2 dollars. How much do 12 pencils cost? "
@@ -125,5 +125,5 @@ REQUESTS = (
         "把下面的句子翻译成英文：今天天气很好，我们去公园散步。",
         stream=True,
     ),
-    DemoRequest("中文写诗", "写一首关于秋天的短诗。", temperature=1.0),
+    DemoRequest("中文写诗, T=1.0", "写一首关于秋天的短诗。", temperature=1.0),
 )

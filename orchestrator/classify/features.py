@@ -28,6 +28,10 @@ _GUIDED = (
 )
 
 
+#: Keys and cookies decide nothing and must show up nowhere, `explain` included.
+_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key")
+
+
 def extract(
     body: Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
@@ -37,6 +41,8 @@ def extract(
 ) -> Features:
     """The features of one request; `headers` in any case, `body` as parsed JSON."""
     lower = {str(k).lower(): str(v) for k, v in (headers or {}).items()}
+    for secret in _SECRET_HEADERS:
+        lower.pop(secret, None)
     text = _completion(body) if endpoint == "completions" else _conversation(body)
     code = code_lines(text.last)
     return Features(

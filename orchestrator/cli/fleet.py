@@ -140,16 +140,18 @@ def demo(
 def _table(results: list[Comparison]) -> Table:
     table = Table(
         title="Each request as it was routed, and the same on the plain pool",
-        caption="tok/s: completion tokens over the request's whole time; accepted: of "
-        "the draft tokens proposed; tok/step: what one step of the engine yields. One "
-        "run each, so no benchmark.",
+        caption="tok/s: completion tokens over the request's whole time. acc.: share "
+        "of the draft tokens accepted. tok/step: what one step of the engine yields. "
+        "One run each: this is no benchmark.",
+        caption_justify="left",
         box=SIMPLE_HEAD,
-        pad_edge=False,
+        padding=0,
     )
-    for name in ("request", "class", "rule", "pool"):
-        table.add_column(name, overflow="fold")
-    for name in ("tok/s", "accepted", "tok/step", "plain tok/s", "gain"):
-        table.add_column(name, justify="right", min_width=len(name.split()[0]))
+    table.add_column("request", overflow="fold", min_width=12)
+    for name in ("class", "rule", "pool"):
+        table.add_column(name, no_wrap=True)
+    for name in ("tok/s", "acc.", "tok/\nstep", "plain\ntok/s", "gain"):
+        table.add_column(name, justify="right", no_wrap=True)
     for result in results:
         run, plain = result.routed, result.plain
         same = run is plain

@@ -67,9 +67,9 @@ class Pool(Scaled):
     """Engines of one speculative mode."""
 
     speculation: Speculation
-    #: Requests that wait for a replica beyond max_ongoing_requests; more are refused
-    #: with 429. Serve counts them per caller: with three router replicas up to three
-    #: times as many wait. -1 is without limit.
+    #: Requests that wait for a replica beyond max_ongoing_requests; the router tries
+    #: the next pool for more. Serve counts them per caller: with three router replicas
+    #: up to three times as many wait. -1 is without limit.
     max_queued_requests: Annotated[Whole, Field(ge=-1)] = 64
     #: Engine settings that differ from the fleet's.
     engine: EngineArgs = Field(default_factory=dict)

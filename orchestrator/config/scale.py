@@ -22,13 +22,15 @@ _Seconds = Annotated[Number, Field(ge=0)]
 class Autoscaling(StrictModel):
     """Ray Serve's `autoscaling_config`; what is left out is Serve's default."""
 
-    min_replicas: Annotated[Whole, Field(ge=0)] = 1
+    #: At least 1: the router sends nothing to a pool that has no running replica, so
+    #: one scaled to zero would never wake.
+    min_replicas: Count = 1
     max_replicas: Count
     initial_replicas: Annotated[Whole, Field(ge=0)] | None = None
-    target_ongoing_requests: Positive | None = None
+    #: No default: Ray Serve LLM's own is so large that nothing would ever scale.
+    target_ongoing_requests: Positive
     upscale_delay_s: _Seconds | None = None
     downscale_delay_s: _Seconds | None = None
-    downscale_to_zero_delay_s: _Seconds | None = None
     upscaling_factor: Positive | None = None
     downscaling_factor: Positive | None = None
     look_back_period_s: Positive | None = None

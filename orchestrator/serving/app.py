@@ -12,7 +12,8 @@ from orchestrator.config.fleet import ROUTER_DEPLOYMENT, Fleet
 from orchestrator.config.servefile import parse_args
 from orchestrator.serving import hooks
 from orchestrator.serving.ingress import ENDPOINTS, RouterIngress
-from orchestrator.serving.pools import build_pool, model_source
+from orchestrator.serving.model import check_model_folder, model_source
+from orchestrator.serving.pools import build_pool
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -27,6 +28,7 @@ def build_app(args: dict[str, Any]) -> Application:
         ConfigError: the fleet has mistakes; all are listed.
     """
     fleet: Fleet = parse_args(args).fleet
+    check_model_folder(fleet, "args")
     source = model_source(fleet)
     built = {name: build_pool(fleet, name, source) for name in fleet.pools}
     config, _ = next(iter(built.values()))

@@ -10,8 +10,10 @@ from typing import Any
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from orchestrator.config.document import Document
 from orchestrator.config.fleet import Fleet
 from orchestrator.config.policy import Policy, all_plain, policy_hash
+from orchestrator.config.servefile import policy_ref
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import PoolTraits
 from orchestrator.routing.router import Router
@@ -121,9 +123,10 @@ class PolicyHolder:
 
     async def load(self, user_config: dict[str, Any]) -> None:
         """Take the policy that `user_config` holds or names; keep the old if bad."""
-        reference = user_config.get("policy", "default")
-        source = reference if isinstance(reference, str) else "inline"
+        source = "user_config"
         try:
+            reference = policy_ref(Document(user_config, source)) or "default"
+            source = reference if isinstance(reference, str) else "inline"
             policy = await resolve_policy(reference)
             router = Router(policy, self._watch.traits)
         except Exception as error:

@@ -41,6 +41,7 @@ __all__ = [
     "PoolCallIngress",
     "StreamOptions",
     "call_pool",
+    "join_tokenization",
     "make_app",
     "to_model_metadata",
 ]
@@ -51,6 +52,18 @@ def make_app() -> FastAPI:
     app: FastAPI = ray_app()
     app.title = "spec-orchestrator"
     return app
+
+
+def join_tokenization(engine: Any) -> None:
+    """Let `/tokenize` and `/detokenize` work: Ray 2.60 looks for vLLM's old name.
+
+    vLLM 0.29 calls it `serving_tokenization` in the state that Ray's engine keeps; Ray
+    asks for `openai_serving_tokenization` and, without it, answers every request with
+    "does not support the 'tokenization' task". Does nothing once Ray finds it.
+    """
+    if getattr(engine, "_oai_serving_tokenization", None) is None:
+        state = getattr(engine, "_app_state", None)
+        engine._oai_serving_tokenization = getattr(state, "serving_tokenization", None)
 
 
 class NoDownload(CallbackBase):

@@ -28,6 +28,7 @@ from orchestrator.classify.features import extract
 from orchestrator.config.fleet import Fleet
 from orchestrator.errors import OrchestratorError, RequestError
 from orchestrator.records import Endpoint
+from orchestrator.routing.examples import endpoint_of
 from orchestrator.serving import hooks
 from orchestrator.serving.control import PolicyHolder, PoolWatch
 from orchestrator.serving.metrics import OutcomeMetrics
@@ -148,9 +149,9 @@ class RouterIngress(hooks.PoolCallIngress):
         Requests without a ticket (`/tokenize`, `/detokenize`) need no decision: all
         pools serve the same model.
         """
-        await self._get_model_id(body.model)
         ticket: Ticket | None = getattr(request.state, "ticket", None)
         if ticket is None:
+            await self._get_model_id(body.model)
             handle = self._pools[self._watch.any_pool()]
             async for item in hooks.call_pool(handle, call_method, body, request):
                 yield item
@@ -158,6 +159,7 @@ class RouterIngress(hooks.PoolCallIngress):
         wants_usage = _ask_for_usage(body)
         meter = Meter(wants_usage=wants_usage)
         try:
+            await self._get_model_id(body.model)
             async with contextlib.aclosing(
                 self._first_free(ticket, call_method, body, request)
             ) as items:
@@ -226,7 +228,7 @@ class RouterIngress(hooks.PoolCallIngress):
             body = json.loads(await request.body())
             if not isinstance(body, dict):
                 raise RequestError("The body must be a JSON object: a request body.")
-            endpoint: Endpoint = "chat" if "messages" in body else "completions"
+            endpoint = endpoint_of(body)
             features = extract(body, request.headers, endpoint=endpoint)
             request_class = classify(features, request.headers.get("x-spec-class"))
             explanation = self._policy.router.explain(

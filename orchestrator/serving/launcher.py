@@ -22,10 +22,12 @@ from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
 from orchestrator.config.servefile import load_fleet
 from orchestrator.errors import FleetError
+from orchestrator.serving.model import check_model_folder
 
-#: Resident memory of one engine process besides its KV cache, for the demo's models;
-#: docs/deploy.md has the measured figures. GiB.
-ENGINE_GIB = 2.6
+#: GiB of memory that a replica of the demo's model takes besides its KV cache, and that
+#: the router and Ray take together; docs/deploy.md has the measured figures.
+REPLICA_GIB = 2.2
+BASE_GIB = 1.3
 #: The longest that a fleet may take to start, in seconds.
 START_TIMEOUT_S = 900.0
 
@@ -60,15 +62,18 @@ def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     http = config.get("http_options") or {}
     host, port = http.get("host", "127.0.0.1"), int(http.get("port", 8000))
+    check_model_folder(fleet, str(path))
     _check_port(port)
     if fleet.accelerator == "cpu":
         _check_memory(
-            sum(
-                pool.start_replicas * (ENGINE_GIB + fleet.cpu_share(name).kv_cache_gib)
+            BASE_GIB
+            + sum(
+                pool.start_replicas * (REPLICA_GIB + fleet.cpu_share(name).kv_cache_gib)
                 for name, pool in fleet.pools.items()
             )
         )
-    with _interruptible(), _own_ray() as dashboard:
+    # In this order: Ray, too, installs a handler for SIGTERM.
+    with _own_ray() as dashboard, _interruptible():
         # What `serve deploy` uses; it brings the token that Ray's dashboard asks for.
         client = ServeSubmissionClient(dashboard)
         _deploy(client, config)
@@ -76,7 +81,13 @@ def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
         reach = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         url = f"http://{reach}:{port}"
         _wait_for_router(url)
-        yield RunningFleet(url=url, dashboard=dashboard)
+        try:
+            yield RunningFleet(url=url, dashboard=dashboard)
+        finally:
+            # Lets requests in flight end. A fleet that never came up has none, and
+            # Serve would wait for its replicas.
+            with contextlib.suppress(Exception):
+                serve.shutdown()
 
 
 @contextlib.contextmanager
@@ -93,23 +104,19 @@ def _own_ray() -> Iterator[str]:
     try:
         yield f"http://{context.dashboard_url}"
     finally:
-        with contextlib.suppress(Exception):
-            serve.shutdown()
         ray.shutdown()
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end the fleet as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    """Let SIGTERM end the fleet as Ctrl-C does, and Ctrl-C where a shell ignores it."""
+    ends = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(end, signal.default_int_handler) for end in ends]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for end, handler in zip(ends, before, strict=True):
+            signal.signal(end, handler)
 
 
 def _check_port(port: int) -> None:
@@ -187,13 +194,15 @@ def _explain_failure(message: str, failed: list[str]) -> str:
         for pattern in ("worker-*", "serve/replica_*")
         for file in sorted(logs.glob(pattern), key=lambda f: f.stat().st_mtime)
     ]
-    cause = find_cause([*texts, *failed, message])
+    # What Serve says has the replica's own exception; one from an engine's process,
+    # which the replica only sees die, is in the logs.
+    cause = find_cause([*failed, message, *texts])
     return f"The fleet failed to start: {cause}\nThe logs lie in {logs}"
 
 
 _CAUSE = re.compile(r"\b(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.M)
 #: Exceptions that only say that another process failed.
-_WRAPPERS = ("Engine core initialization failed", "The actor died", "ray.get")
+_WRAPPERS = ("Engine core initialization failed", "The actor died", "Traceback (")
 
 
 def find_cause(texts: list[str]) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import ray
 
 from orchestrator.config.policy import Policy, load_policy, parse_policy
+from orchestrator.config.servefile import PolicyRef
 from orchestrator.errors import ConfigError, Problem
 
 #: Every Ray cluster's head node has this resource.
 _HEAD = {"node:__internal_head__": 0.001}
 
 
-async def resolve_policy(reference: str | dict[str, Any]) -> Policy:
+async def resolve_policy(reference: PolicyRef) -> Policy:
     """The policy written inline, shipped by this name, or in a file at this path.
 
     A file is looked for on this node, then on the head node, where `serve deploy` and
@@ -35,6 +35,8 @@ async def resolve_policy(reference: str | dict[str, Any]) -> Policy:
         if text is not None:
             return parse_policy(text, source=reference)
         reason += "; it is not on the head node either"
+    else:
+        reason += "; a path of a file on the head node must be absolute"
     raise ConfigError(reference, [Problem(reason)])
 
 

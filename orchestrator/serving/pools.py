@@ -10,13 +10,9 @@ from ray.serve.llm import LLMConfig, build_llm_deployment
 from ray.serve.llm.deployment import LLMServer
 
 from orchestrator.config.fleet import Fleet
-from orchestrator.models.target import ensure_target
 from orchestrator.serving.cpu import prepare_environment
 from orchestrator.serving.cpu_sampling import EXTENSION, METHOD
-from orchestrator.serving.hooks import NoDownload
-
-#: A model source that stands for the demo target in the user's cache folder.
-DEMO_TARGET = "demo:target"
+from orchestrator.serving.hooks import NoDownload, join_tokenization
 
 
 class PoolServer(LLMServer):
@@ -30,6 +26,7 @@ class PoolServer(LLMServer):
         if on_cpu:
             prepare_environment()
         await super().start()
+        join_tokenization(self.engine)
         if on_cpu and arguments.get("worker_extension_cls") == EXTENSION:
             await self.collective_rpc(METHOD)
             self._mended = True
@@ -82,13 +79,6 @@ def llm_config(fleet: Fleet, pool: str, source: str) -> LLMConfig:
         },
         **where,
     )
-
-
-def model_source(fleet: Fleet) -> str:
-    """Where the weights lie; builds the demo target when it is wanted and missing."""
-    if fleet.model.source == DEMO_TARGET:
-        return str(ensure_target())
-    return fleet.model.source
 
 
 def build_pool(fleet: Fleet, pool: str, source: str) -> tuple[LLMConfig, Application]:

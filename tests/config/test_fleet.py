@@ -54,7 +54,7 @@ def test_what_serving_needs() -> None:
           cpu: {cores: 0.5}
         draft:
           speculation: {method: draft_model, model: d, num_speculative_tokens: 3}
-          autoscaling: {min_replicas: 0, max_replicas: 3}
+          autoscaling: {min_replicas: 2, max_replicas: 3, target_ongoing_requests: 8}
         """,
         engine={"max_num_seqs": 16, "dtype": "bfloat16"},
         cpu={"cores": 2, "kv_cache_gib": 3},
@@ -83,10 +83,11 @@ def test_what_serving_needs() -> None:
         "num_replicas": 2,
     }
     assert made.pools["draft"].serve_options()["autoscaling_config"] == {
-        "min_replicas": 0,
+        "min_replicas": 2,
         "max_replicas": 3,
+        "target_ongoing_requests": 8,
     }
-    assert [p.start_replicas for p in made.pools.values()] == [1, 2, 0]
+    assert [p.start_replicas for p in made.pools.values()] == [1, 2, 2]
     traits = made.traits(cpu_sampling_mended=False)
     assert [(t.name, t.speculative, t.sampling) for t in traits.values()] == [
         ("plain", False, True),
@@ -254,18 +255,29 @@ def test_fleet(changes: dict[str, Any], message: str) -> None:
         ("Big: {speculation: {method: none}}", '"Big" is no valid name (a-z, 0-9, `-`'),
         (
             "p: {speculation: {method: none}, replicas: 1,"
-            " autoscaling: {max_replicas: 2}}",
+            " autoscaling: {max_replicas: 2, target_ongoing_requests: 8}}",
             "`replicas` and `autoscaling` exclude each other",
         ),
         (
             "p: {speculation: {method: none},"
-            " autoscaling: {min_replicas: 3, max_replicas: 2}}",
+            " autoscaling:"
+            " {min_replicas: 3, max_replicas: 2, target_ongoing_requests: 8}}",
             "autoscaling.min_replicas: must be at most max_replicas (2)",
         ),
         (
             "p: {speculation: {method: none},"
-            " autoscaling: {initial_replicas: 3, max_replicas: 2}}",
+            " autoscaling:"
+            " {initial_replicas: 3, max_replicas: 2, target_ongoing_requests: 8}}",
             "autoscaling.initial_replicas: must lie in 1 to 2",
+        ),
+        (
+            "p: {speculation: {method: none}, autoscaling: {max_replicas: 2}}",
+            "autoscaling.target_ongoing_requests: is required",
+        ),
+        (
+            "p: {speculation: {method: none}, autoscaling:"
+            " {min_replicas: 0, max_replicas: 2, target_ongoing_requests: 8}}",
+            "autoscaling.min_replicas: ",
         ),
         ("p: {replicas: 1}", "pools.p.speculation: is required"),
     ],

@@ -19,7 +19,7 @@ import pytest
 from orchestrator.models.target import ensure_target
 
 pytestmark = pytest.mark.engine
-pytest.importorskip("vllm")
+
 
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 #: The prompt goes on with " is" nearly always; the token after that varies, and n-gram

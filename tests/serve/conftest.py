@@ -64,6 +64,11 @@ def cluster(policy: Any = POLICY, **pool: Any) -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def make_cluster() -> Any:
+    return cluster
+
+
 class Fleet:
     """The running fake fleet, and what it recorded."""
 
@@ -95,7 +100,7 @@ class Fleet:
         return rows
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     from orchestrator.serving.launcher import running_fleet
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -37,7 +38,8 @@ class FakeEngine(LLMEngine):
         self.running = 0
 
     async def start(self) -> None:
-        pass
+        if failure := os.environ.get("FAKE_ENGINE_FAILURE"):
+            raise ValueError(failure)
 
     async def collective_rpc(self, method: str, **_: Any) -> list[Any]:
         return []

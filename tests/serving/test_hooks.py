@@ -7,6 +7,7 @@ import re
 import pytest
 from ray.llm._internal.serve.core.ingress import ingress, utils
 from ray.llm._internal.serve.core.protocol import RawRequestInfo
+from ray.llm._internal.serve.engines.vllm.vllm_engine import VLLMEngine
 from ray.serve.llm.ingress import OpenAiIngress
 
 from orchestrator.serving import hooks
@@ -34,6 +35,14 @@ def test_rays_private_code_is_as_it_was(thing: object, seen: str) -> None:
     assert fingerprint(thing) == seen, (
         f"{thing} changed in Ray. Read it, see whether orchestrator/serving/hooks.py "
         "still does the same, and put the new fingerprint here."
+    )
+
+
+def test_ray_still_looks_for_vllms_old_name_of_the_tokenizer() -> None:
+    source = inspect.getsource(VLLMEngine.start)
+    assert 'state, "openai_serving_tokenization"' in source, (
+        "Ray may have mended /tokenize: try it without hooks.join_tokenization, and "
+        "remove that function and its call if it works."
     )
 
 

@@ -1,0 +1,82 @@
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.errors import ConfigError, FleetError
+from orchestrator.serving import launcher
+from orchestrator.serving.launcher import find_cause, running_fleet
+
+LOCAL = Path(__file__).parents[2] / "clusters" / "local-cpu.yaml"
+
+
+def start(path: Path) -> None:
+    with running_fleet(path, lambda states: None):
+        raise AssertionError("it must not start")
+
+
+def on_port(tmp_path: Path, port: int) -> Path:
+    config = yaml.safe_load(LOCAL.read_text())
+    config["http_options"]["port"] = port
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def test_a_port_in_use_is_named_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(FleetError, match=f"Port {port} is in use.*http_options"):
+            start(on_port(tmp_path, port))
+
+
+def test_too_little_memory_is_told_with_both_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Memory:
+        available = 2 * 1024**3
+
+    monkeypatch.setattr(launcher.psutil, "virtual_memory", Memory)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(FleetError, match=r"needs about \d+\.\d GiB .* 2\.0 GiB"):
+        start(on_port(tmp_path, port))
+
+
+def test_a_mistake_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(LOCAL.read_text().replace("method: ngram", "method: ngrams"))
+    with pytest.raises(ConfigError, match="ngrams") as caught:
+        start(file)
+    assert caught.value.problems[0].line
+
+
+def test_a_model_whose_heads_cannot_be_shared_is_refused(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"num_attention_heads": 9}')
+    text = LOCAL.read_text().replace("demo:target", str(model))
+    text = text.replace("tensor_parallel_size: 1", "tensor_parallel_size: 2")
+    text = text.replace('threads_bind: "0"', 'threads_bind: "0|1"')
+    text = text.replace('threads_bind: "1"', 'threads_bind: "0|1"')
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="9 attention heads"):
+        start(file)
+
+
+def test_the_cause_is_the_first_exception_that_is_not_about_another() -> None:
+    log = (
+        "INFO starting\n"
+        "(EngineCore pid=7) ERROR [core.py:9] pydantic_core.ValidationError: bad\n"
+        "RuntimeError: Engine core initialization failed. See root cause above.\n"
+    )
+    assert find_cause([log]) == "ValidationError: bad"
+    wrapped = "RuntimeError: Traceback (most recent call last):\nValueError: too long"
+    assert find_cause([wrapped]) == "ValueError: too long"
+    assert find_cause(["nothing to see\nthe end"]) == "the end"
+    assert find_cause([""]) == "no message; see the logs"
