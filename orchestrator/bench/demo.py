@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,16 +93,16 @@ def _drafts(answer: Any) -> dict[str, Any] | None:
     return drafts
 
 
-def run_demo(
+def compare(
     url: str,
     model: str,
-    pools: list[str],
+    pools: Iterable[str],
     plain: str,
-    done: Callable[[Comparison], None],
-) -> list[Comparison]:
-    """Warm every pool up, then send each request routed and to the plain pool.
+    requests: Iterable[DemoRequest] = REQUESTS,
+) -> Iterator[Comparison]:
+    """Warm every pool up, then send each request routed and to the pool `plain`.
 
-    `done` is called with each comparison when it is there.
+    The fleet's policy must allow forced pools. Raises `openai.APIError`.
     """
     client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=300)
     for pool in pools:
@@ -110,12 +110,9 @@ def run_demo(
         for temperature in (0.0, 1.0):
             warm_up = DemoRequest("warm-up", "Count to 10.", temperature, max_tokens=16)
             send(client, model, warm_up, pool)
-    comparisons = []
-    for request in REQUESTS:
+    for request in requests:
         routed = send(client, model, request, None)
         # Where the router chose the plain pool there is nothing to compare.
         same = routed.pool == plain
         beside = routed if same else send(client, model, request, plain)
-        comparisons.append(Comparison(routed, beside))
-        done(comparisons[-1])
-    return comparisons
+        yield Comparison(routed, beside)

@@ -98,7 +98,7 @@ def demo(
     # The client takes a second to import; every other command does without it.
     from openai import APIError
 
-    from orchestrator.bench.demo import run_demo
+    from orchestrator.bench.demo import compare
 
     console = Console(stderr=json_file == Path("-"))
     fleet_file = load_fleet(cluster).fleet
@@ -116,19 +116,17 @@ def demo(
     with _started(cluster, console) as fleet:
         with bar:
             task = bar.add_task("Warming up", total=len(REQUESTS))
+            results: list[Comparison] = []
             try:
-                results = run_demo(
-                    fleet.url,
-                    fleet_file.model.id,
-                    list(fleet_file.pools),
-                    plain,
-                    lambda done: bar.update(
-                        task, advance=1, description=f"Sent: {done.routed.request}"
-                    ),
-                )
+                for done in compare(
+                    fleet.url, fleet_file.model.id, fleet_file.pools, plain
+                ):
+                    results.append(done)
+                    name = done.routed.request
+                    bar.update(task, advance=1, description=f"Sent: {name}")
             except APIError as error:
                 raise FleetError(f"A request of the demo failed: {error}") from error
-        console.print(_table(results))
+        console.print(comparison_table(results))
     if json_file is not None:
         text = json.dumps([asdict(r) for r in results], ensure_ascii=False, indent=2)
         if json_file == Path("-"):
@@ -137,7 +135,8 @@ def demo(
             json_file.write_text(text + "\n", encoding="utf-8")
 
 
-def _table(results: list[Comparison]) -> Table:
+def comparison_table(results: list[Comparison]) -> Table:
+    """The demo's table; it fits 80 columns."""
     table = Table(
         title="Each request as it was routed, and the same on the plain pool",
         caption="tok/s: completion tokens over the request's whole time. acc.: share "

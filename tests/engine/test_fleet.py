@@ -8,6 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from orchestrator.bench.demo import compare
+from orchestrator.bench.demo_requests import REQUESTS
+
 from .conftest import MODEL, LocalFleet
 
 pytestmark = pytest.mark.engine
@@ -222,6 +225,21 @@ def _greedy(fleet: LocalFleet, prompt: str, pool: str) -> list[dict[str, Any]]:
     )
     assert response.headers["x-spec-pool"] == pool
     return list(response.json()["choices"][0]["logprobs"]["content"])
+
+
+def test_the_demos_comparison(fleet: LocalFleet) -> None:
+    wanted = [r for r in REQUESTS if r.name in ("JSON records", "open")]
+    json_records, question = compare(
+        fleet.url, MODEL, ["plain", "ngram"], "plain", wanted
+    )
+    assert (json_records.routed.pool, json_records.plain.pool) == ("ngram", "plain")
+    assert json_records.routed.rule == "structured"
+    assert json_records.plain.rule == "forced"
+    assert json_records.routed.acceptance_rate is not None
+    assert json_records.routed.effective_tokens is not None
+    assert json_records.routed.effective_tokens > 1
+    assert json_records.plain.effective_tokens == 1
+    assert question.routed is question.plain
 
 
 def test_explain_says_what_the_request_would_get(fleet: LocalFleet) -> None:
