@@ -71,12 +71,12 @@ def evidence(features: Features) -> list[Hit]:
 def _message(view: View, factor: float) -> list[Hit]:
     # Numbers and formulas in code are no mathematics, nor are its comments requests.
     words = MESSAGE.scan(view.lower, "words", factor / 2 if view.has_code else factor)
-    form = trait_hits(view, FORM)
+    form = trait_hits(view, FORM, factor)
     if not view.has_code:
-        form += shape_hits(view.lower, SHAPES)
+        form += shape_hits(view.lower, SHAPES, factor)
         if view.size < 900:
-            form += shape_hits(view.lower, NUMBERS)
-    return words + [h._replace(weight=h.weight * factor) for h in form]
+            form += shape_hits(view.lower, NUMBERS, factor)
+    return words + form
 
 
 def _system(features: Features, factor: float) -> list[Hit]:

@@ -61,7 +61,7 @@ def extract(
         tools=_tools(body),
         tool_choice=_choice(body),
         response_format=_type(body.get("response_format")),
-        structured_outputs=any(body.get(key) for key in _GUIDED),
+        structured_outputs=any(map(body.get, _GUIDED)),
         min_p=_number(body.get("min_p")),
         logit_bias=bool(body.get("logit_bias")),
         language="code" if code >= 2 else detect(text.last),
@@ -193,21 +193,25 @@ def overlap(text: str, earlier: Iterable[str]) -> float:
     >>> overlap("one two three four", [])
     0.0
     """
-    seen: set[tuple[str, ...]] = set()
-    for other in earlier:
-        seen.update(_grams(other))
-    grams = _grams(text)
-    if not grams:
+    units = _units(text)
+    if len(units) < 4:
         return 0.0
-    return 1.0 - len(set(grams) - seen) / len(grams)
+    seen: set[tuple[str, ...]] = set()
+    for other in filter(None, earlier):
+        seen |= _grams(_units(other))
+    return 1.0 - len(_grams(units) - seen) / (len(units) - 3)
 
 
-def _grams(text: str) -> list[tuple[str, ...]]:
+def _grams(units: list[str]) -> set[tuple[str, ...]]:
+    return set(zip(units, units[1:], units[2:], units[3:], strict=False))
+
+
+def _units(text: str) -> list[str]:
     units: list[str] = text[: _OVERLAP_UNITS * 6].split()[:_OVERLAP_UNITS]
     if units and len(text) > 20 * len(units):
         # No spaces: Chinese, Japanese, minified code.
         units = list(text[:_OVERLAP_UNITS])
-    return list(zip(units, units[1:], units[2:], units[3:], strict=False))
+    return units
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,10 +6,13 @@ import re
 
 #: Characters looked at: enough to tell, cheap for any length.
 _SAMPLE = 300
-_HAN = re.compile(r"[\u3400-\u9fff]")
-_KANA_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7a3]")
-_LATIN = re.compile(r"[a-zA-Z]")
+#: Runs of characters, which are found faster than each character by itself.
+_HAN = re.compile(r"[\u3400-\u9fff]+")
+_KANA_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7a3]+")
+_LATIN = re.compile(r"[a-zA-Z]+")
 _WORD = re.compile(r"[^\W\d_]+")
+#: The same for text in lower-case ASCII, in half the time.
+_ASCII_WORD = re.compile("[a-z]+")
 _ENGLISH = frozenset(
     _WORD.findall(
         """the of and to is are was were what how why who which when where with for you
@@ -31,8 +34,8 @@ def detect(text: str) -> str:
     """ "zh", "en" or "other"; an empty text is "en"."""
     sample = text[:_SAMPLE]
     if not sample.isascii():
-        han, latin = len(_HAN.findall(sample)), len(_LATIN.findall(sample))
-        if len(_KANA_HANGUL.findall(sample)) * 5 > han + 5:
+        han, latin = _count(_HAN, sample), _count(_LATIN, sample)
+        if _count(_KANA_HANGUL, sample) * 5 > han + 5:
             return "other"
         # A Han character says about as much as three letters.
         if han and han * 3 >= latin:
@@ -40,7 +43,13 @@ def detect(text: str) -> str:
         letters = sum(map(str.isalpha, sample))
         if latin * 2 < letters:
             return "other"
-    words = _WORD.findall(sample.lower())
-    english = sum(word in _ENGLISH for word in words)
-    foreign = sum(word in _FOREIGN for word in words)
+    lower = sample.lower()
+    words = (_ASCII_WORD if lower.isascii() else _WORD).findall(lower)
+    english = sum(map(_ENGLISH.__contains__, words))
+    foreign = sum(map(_FOREIGN.__contains__, words))
     return "other" if foreign > english else "en"
+
+
+def _count(runs: re.Pattern[str], text: str) -> int:
+    """Characters of `text` that stand in `runs`."""
+    return sum(map(len, runs.findall(text)))

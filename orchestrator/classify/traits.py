@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 from orchestrator.classify.evidence import Hit
 from orchestrator.classify.shapes import NUMBER, code_lines
@@ -17,7 +16,7 @@ _SMALL_TALK = re.compile(
     r"|你好|您好|谢谢|嗨|早上好|晚上好|在吗|再见|哈哈|你是谁"
 )
 #: Single letters that stand for people or things.
-_LETTERS = re.compile(r"(?<![A-Za-z'])[B-HJ-Z](?![A-Za-z'+#.])")
+_LETTERS = re.compile(r"[B-HJ-Z](?<![A-Za-z'].)(?![A-Za-z'+#.])")
 _ASKS = re.compile(
     r"(?:who|whom|whose|what|when|where|which|why|how|is|are|was|were|do|does|did|can|name)"
     r"(?![a-z])|谁|什么|哪|为什么|如何|多少|几|是否|怎"
@@ -26,8 +25,11 @@ _FIRST_PERSON = re.compile(r"\b(?:i|my|me|we|our|us)\b|我", re.IGNORECASE)
 #: Sentences that state something, and clauses.
 _STATEMENT = re.compile(r".*\w[.。;；]", re.DOTALL)
 _CLAUSE = re.compile(r".*[.,;:!?。，；：\n]", re.DOTALL)
-#: camelCase, `quoted`, calls such as `foo.bar(` and `foo_bar(`.
-_IDENTIFIER = re.compile(r"\b[a-z]{2,}[A-Z][a-z]|`[\w.]+[(`]|[._]\w+\(")
+_CAMEL_CASE = re.compile(r"\b[a-z]{2,}[A-Z][a-z]")
+#: What every camelCase holds; rare in prose, and found much faster.
+_HUMP = re.compile(r"[A-Z](?<=[a-z]{2}.)[a-z]")
+#: `quoted`, calls such as `foo.bar(` and `foo_bar(`.
+_CODE_WORD = re.compile(r"`[\w.]+[(`]|\.\w+\(|_\w+\(")
 _QUOTE = re.compile(r"[:：\n\"“]")
 _QUESTION = ("?", "？")
 
@@ -49,6 +51,7 @@ class View:
         self.features = features
         message = features.last_message.strip()
         self.zone = zone(features.last_message, features.language)
+        self.lower = self.zone.lower()
         self.first, _, self.rest = message.partition("\n")
         self.last = message.rpartition("\n")[2].strip()
         #: Length in characters of English: Chinese says more in each.
@@ -56,11 +59,6 @@ class View:
         self.size = features.message_chars * self.scale
         self.asks = message.endswith(_QUESTION)
         self.has_code = features.code_lines > 0
-
-    @cached_property
-    def lower(self) -> str:
-        """The zone in lower case."""
-        return self.zone.lower()
 
     @property
     def offers_tools(self) -> bool:
@@ -125,6 +123,12 @@ def _nothing_to_work_on(v: View) -> bool:
     )
 
 
+def _identifiers(v: View) -> bool:
+    if ("`" in v.zone or "(" in v.zone) and _CODE_WORD.search(v.zone):
+        return True
+    return bool(_HUMP.search(v.zone) and _CAMEL_CASE.search(v.zone))
+
+
 def _small_talk(v: View) -> bool:
     return v.size < 80 and bool(_SMALL_TALK.search(v.lower))
 
@@ -180,7 +184,7 @@ FORM = (
         "form: begins with code",
         lambda v: v.has_code and code_lines(v.first) > 0,
     ),
-    Trait("code", 2.0, "form: identifiers", lambda v: bool(_IDENTIFIER.search(v.zone))),
+    Trait("code", 2.0, "form: identifiers", _identifiers),
     Trait(
         "code", 1.0, "turns: code before", lambda v: "```" in v.features.previous_answer
     ),
@@ -212,6 +216,6 @@ FORM = (
 )
 
 
-def trait_hits(view: View, traits: tuple[Trait, ...]) -> list[Hit]:
-    """Evidence of those `traits` that hold."""
-    return [Hit(t.cls, t.weight, t.signal) for t in traits if t.holds(view)]
+def trait_hits(view: View, traits: tuple[Trait, ...], factor: float = 1.0) -> list[Hit]:
+    """Evidence of those `traits` that hold; `factor` scales the weights."""
+    return [Hit(t.cls, t.weight * factor, t.signal) for t in traits if t.holds(view)]

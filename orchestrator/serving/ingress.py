@@ -72,6 +72,8 @@ class RouterIngress(hooks.PoolCallIngress):
         self._recorder = OutcomeRecorder(outcomes_dir() / f"{self._replica}.jsonl")
         self._metrics = OutcomeMetrics()
         self._tally = Tally()
+        # The first request must not pay for what is made at first use.
+        classify(extract({"messages": [{"role": "user", "content": "Hello"}]}))
         await self._watch.refresh()
         self._watching = asyncio.create_task(self._watch.run())
 
