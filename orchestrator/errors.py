@@ -64,6 +64,13 @@ class InfeasibleError(RequestError):
     """No pool of the fleet can serve this request, whatever the policy says."""
 
 
+class UnavailableError(OrchestratorError):
+    """All pools that could serve the request are full or down; try again later."""
+
+    status = 503
+    type = "server_error"
+
+
 class PoolForbiddenError(RequestError):
     """`x-spec-pool` names a pool where the policy does not allow the header."""
 

@@ -112,7 +112,8 @@ class Decision:
     reason: str
     policy: str
     policy_hash: str
-    #: Pools to try after `pool`, best first; all of them feasible for the request.
+    #: Pools to try after `pool`, best first; all of them feasible for the request and,
+    #: where any is, healthy.
     alternatives: tuple[str, ...] = ()
     #: Speculation parameters for a per-request pool, in vLLM's names.
     speculation: Mapping[str, Any] | None = None
@@ -154,7 +155,8 @@ class Outcome:
     completion_tokens: int | None
     #: Time to first token; for a whole (not streamed) answer unknown.
     ttft_s: float | None
-    #: Time per output token after the first; unknown for whole answers.
+    #: Time per output token after the first; unknown for whole answers, and where
+    #: several answers come at once.
     tpot_s: float | None
     total_s: float
     #: Completion tokens over the whole time.

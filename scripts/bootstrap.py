@@ -1,8 +1,8 @@
 """Make or refresh the virtual environment from a lock file; needs only the stdlib.
 
 `python3 scripts/bootstrap.py [cpu|gpu|lock]`. uv installs; it is put into the
-environment first when it is not on the PATH. A stamp with the lock's hash makes a
-second run a matter of milliseconds. `lock` resolves both lock files anew.
+environment first. A stamp with the lock's hash makes a second run a matter of
+milliseconds. `lock` resolves both lock files anew.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def stamp_of(profile: str) -> str:
 def index_options(python: Path) -> list[str]:
     """uv's options for the indexes and find-links folders that pip is configured with.
 
-    uv reads no pip configuration; `pip config list` merges files and environment.
+    uv reads no pip configuration. Of a setting that stands in several places pip takes
+    one: the environment's, else that of the virtual environment, the user, the machine.
     """
     listing = subprocess.run(
         [python, "-m", "pip", "config", "list"],
@@ -40,11 +41,14 @@ def index_options(python: Path) -> list[str]:
         capture_output=True,
         text=True,
     ).stdout
-    found: dict[str, list[str]] = {}
+    rank = {"global": 0, "user": 1, "site": 2, "install": 3, ":env:": 4}
+    found: dict[str, tuple[int, str]] = {}
     for line in listing.splitlines():
         key, _, value = line.partition("=")
-        words = str(ast.literal_eval(value)).split()
-        found.setdefault(key.rsplit(".", 1)[-1], []).extend(words)
+        section, _, name = key.rpartition(".")
+        here = rank.get(section, -1)
+        if here >= found.get(name, (-1, ""))[0]:
+            found[name] = here, str(ast.literal_eval(value))
     flags = {
         "index-url": "--default-index",
         "extra-index-url": "--index",
@@ -53,20 +57,41 @@ def index_options(python: Path) -> list[str]:
     options = [
         option
         for name, flag in flags.items()
-        for word in dict.fromkeys(found.get(name, []))
+        for word in dict.fromkeys(found.get(name, (0, ""))[1].split())
         for option in (flag, word)
     ]
     # pip takes the best version over all indexes; uv stops at the first that has one.
     return [*options, "--index-strategy", "unsafe-best-match"] if options else []
 
 
+def make_venv(python: Path) -> None:
+    """A virtual environment with pip, of the Python that runs this script.
+
+    One that was interrupted, or is of another Python, is made anew.
+    """
+    probe = "import sys, pip; print(*sys.version_info[:2])"
+    if python.exists():
+        seen = subprocess.run([python, "-c", probe], capture_output=True, text=True)
+        if seen.stdout.split() == [str(n) for n in sys.version_info[:2]]:
+            return
+    print("Creating .venv", flush=True)
+    try:
+        venv.create(VENV, with_pip=True, clear=True)
+    except subprocess.CalledProcessError as error:
+        shutil.rmtree(VENV, ignore_errors=True)
+        sys.exit(
+            "Python could not make a virtual environment. On Debian and Ubuntu install "
+            f"python3-venv. {(error.output or b'').decode(errors='replace')}"
+        )
+
+
 def uv_command(python: Path) -> str:
-    """The uv of the PATH, or the environment's own, installed when absent."""
-    uv = shutil.which("uv") or str(VENV / "bin" / "uv")
-    if not Path(uv).exists():
+    """The environment's own uv, of a version known to work, installed when absent."""
+    uv = VENV / "bin" / "uv"
+    if not uv.exists():
         print("Installing uv into .venv", flush=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", UV], check=True)
-    return uv
+    return str(uv)
 
 
 def run_for_torch(command: list[str], wanted: list[str]) -> None:
@@ -82,9 +107,7 @@ def run_for_torch(command: list[str], wanted: list[str]) -> None:
 def install(profile: str) -> None:
     """Install the lock of `profile` and the project itself, editable."""
     python = VENV / "bin" / "python"
-    if not python.exists():
-        print("Creating .venv", flush=True)
-        venv.create(VENV, with_pip=True)
+    make_venv(python)
     lock = ROOT / "requirements" / f"{profile}.lock"
     pip = [uv_command(python), "pip", "install", "--python", str(python), "--no-deps"]
     pip += index_options(python)

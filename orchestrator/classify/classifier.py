@@ -47,9 +47,11 @@ def classify(features: Features, hint: str | None = None) -> RequestClass:
     for hit in hits:
         scores[hit.cls] += hit.weight
     best = max(scores, key=scores.__getitem__)
-    total = sum(math.exp(score - scores[best]) for score in scores.values())
-    own = sorted((h for h in hits if h.cls == best), key=lambda h: -h.weight)
-    signals = tuple(h.signal for h in own if h.weight > 0)
+    top = scores[best]
+    total = sum(math.exp(score - top) for score in scores.values())
+    own = [hit for hit in hits if hit.cls == best and hit.weight > 0]
+    own.sort(key=lambda hit: -hit.weight)
+    signals = tuple(hit.signal for hit in own)
     return RequestClass(best, min(_CERTAIN, 1 / total), signals)
 
 

@@ -48,7 +48,7 @@ def extract(
     return Features(
         endpoint=endpoint,
         model=_string(body.get("model")),
-        stream=body.get("stream") is True,
+        stream=_flag(body.get("stream")),
         temperature=_number(body.get("temperature")),
         top_p=_number(body.get("top_p")),
         max_tokens=_integer(body.get("max_completion_tokens"))
@@ -207,8 +207,9 @@ def _grams(units: list[str]) -> set[tuple[str, ...]]:
 
 
 def _units(text: str) -> list[str]:
-    units: list[str] = text[: _OVERLAP_UNITS * 6].split()[:_OVERLAP_UNITS]
-    if units and len(text) > 20 * len(units):
+    head = text[: _OVERLAP_UNITS * 6]
+    units: list[str] = head.split()[:_OVERLAP_UNITS]
+    if units and len(head) > 20 * len(units):
         # No spaces: Chinese, Japanese, minified code.
         units = list(text[:_OVERLAP_UNITS])
     return units
@@ -250,15 +251,26 @@ def _string(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+# The engine's own models take "0.7" and true for numbers, and "true" for a flag; what
+# it would act on counts here, or a request could slip past the policy.
+
+
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not isinstance(value, int | float | str):
         return None
     try:
         number = float(value)
-    except OverflowError:
+    except (OverflowError, ValueError):
         return None
     return number if math.isfinite(number) else None
 
 
 def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    number = _number(value)
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lower() in ("true", "t", "yes", "y", "on", "1")
+    return value in (True, 1)

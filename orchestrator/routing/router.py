@@ -131,9 +131,10 @@ class Router:
         feasible = [pool for pool in self._chains[wanted] if pool not in refused]
         if not feasible:
             raise _no_pool(refused)
-        chosen = feasible[0]
         if healthy is not None:
-            chosen = next((pool for pool in feasible if pool in healthy), chosen)
+            # Where none is healthy, that may be out of date: all may be tried.
+            feasible = [pool for pool in feasible if pool in healthy] or feasible
+        chosen = feasible[0]
         matched = rule != "otherwise"
         reason = f"rule {rule} matched" if matched else "no rule matched"
         if chosen != wanted:
@@ -144,7 +145,7 @@ class Router:
             reason=reason,
             policy=self.policy.name,
             policy_hash=self.policy_hash,
-            alternatives=tuple(pool for pool in feasible if pool != chosen),
+            alternatives=tuple(feasible[1:]),
             propensities={chosen: 1.0},
         )
 

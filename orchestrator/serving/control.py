@@ -23,6 +23,8 @@ logger = logging.getLogger("ray.serve")
 
 #: Seconds between two looks at Serve's own view of the pools.
 REFRESH_S = 2.0
+#: Seconds that a pool has to say whether it samples right.
+ANSWER_S = 5.0
 
 
 class PoolWatch:
@@ -45,17 +47,13 @@ class PoolWatch:
             for name, traits in self._fleet.traits(cpu_sampling_mended=False).items()
         }
 
-    def any_pool(self) -> str:
-        """A pool for requests that every pool answers alike."""
-        return min(self.healthy, default=next(iter(self._handles)))
+    def any_order(self) -> list[str]:
+        """Pools for a request that all answer alike: those that are healthy first."""
+        return sorted(self._handles, key=lambda name: name not in self.healthy)
 
     async def refresh(self) -> None:
         """Ask Serve for the pools' replicas; keep the last answer when it fails."""
-        try:
-            status = await asyncio.to_thread(serve.status)
-        except Exception:
-            logger.exception("Serve's status could not be read; the last one stands")
-            return
+        status = await asyncio.to_thread(serve.status)
         app = status.applications[serve.get_replica_context().app_name]
         for name, handle in self._handles.items():
             deployment = app.deployments.get(handle.deployment_name)
@@ -74,17 +72,21 @@ class PoolWatch:
             if traits.sampling or name not in running:
                 continue
             try:
-                if await self._handles[name].sampling_is_right.remote():
+                answer = self._handles[name].sampling_mended.remote()
+                if await asyncio.wait_for(answer, ANSWER_S):
                     self._mended.add(name)
                     self.traits = self._traits()
             except Exception:
                 logger.exception("Pool %s did not say whether it samples right", name)
 
     async def run(self) -> None:
-        """Refresh for ever."""
+        """Refresh for ever; where a look fails, what was seen last stands."""
         while True:
+            try:
+                await self.refresh()
+            except Exception:
+                logger.exception("Serve's status could not be read")
             await asyncio.sleep(REFRESH_S)
-            await self.refresh()
 
     def status(self) -> dict[str, Any]:
         """Every pool's mode and health, for `/router/status`."""

@@ -27,8 +27,12 @@ def find_iomp() -> Path | None:
     return None
 
 
-def prepare_environment() -> None:
-    """Put `libiomp5.so` into LD_PRELOAD for the engine processes started from here.
+def prepare_environment(ranks: int) -> None:
+    """Set what the engine processes started from here inherit.
+
+    `libiomp5.so` goes into LD_PRELOAD. Several tensor parallel `ranks` get cores of
+    their own where the fleet binds none: vLLM itself binds ranks to NUMA nodes, of
+    which a small machine has one.
 
     Raises:
         FleetError: the library is not installed.
@@ -42,3 +46,7 @@ def prepare_environment() -> None:
     preload = [p for p in os.environ.get("LD_PRELOAD", "").split(":") if p]
     if str(library) not in preload:
         os.environ["LD_PRELOAD"] = ":".join([*preload, str(library)])
+    if ranks > 1:
+        cores = os.cpu_count() or 1
+        binding = "|".join(str(rank % cores) for rank in range(ranks))
+        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", binding)

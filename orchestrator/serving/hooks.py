@@ -13,12 +13,17 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from ray.llm._internal.common.callbacks.base import CallbackBase
+from ray.llm._internal.serve.constants import (
+    DEFAULT_LLM_ROUTER_HTTP_TIMEOUT as REQUEST_TIMEOUT_S,
+)
 from ray.llm._internal.serve.core.configs.openai_api_models import (
     ChatCompletionRequest,
     CompletionRequest,
+    DetokenizeRequest,
     ErrorResponse,
     ModelCard,
     OpenAIHTTPException,
+    TokenizeCompletionRequest,
     to_model_metadata,
 )
 from ray.llm._internal.serve.core.ingress.ingress import init as ray_app
@@ -32,14 +37,17 @@ from ray.serve.llm.ingress import OpenAiIngress
 from vllm.entrypoints.generate.base.protocol import StreamOptions
 
 __all__ = [
+    "REQUEST_TIMEOUT_S",
     "ChatCompletionRequest",
     "CompletionRequest",
+    "DetokenizeRequest",
     "ErrorResponse",
     "ModelCard",
     "NoDownload",
     "OpenAIHTTPException",
     "PoolCallIngress",
     "StreamOptions",
+    "TokenizeCompletionRequest",
     "call_pool",
     "join_tokenization",
     "make_app",

@@ -14,25 +14,25 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from typing import Any
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from ray import serve
-from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
 from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
 from orchestrator.config.fleet import Fleet
-from orchestrator.errors import OrchestratorError, RequestError
+from orchestrator.errors import OrchestratorError, RequestError, UnavailableError
 from orchestrator.records import Endpoint
 from orchestrator.routing.examples import endpoint_of
 from orchestrator.serving import hooks
 from orchestrator.serving.control import PolicyHolder, PoolWatch
 from orchestrator.serving.metrics import OutcomeMetrics
-from orchestrator.serving.stream import Meter, Ticket
+from orchestrator.serving.replies import FULL, error_event, refusal, spec_headers
+from orchestrator.serving.stream import Meter, Ticket, ask_for_usage
 from orchestrator.serving.tally import Tally
 from orchestrator.store.recorder import OutcomeRecorder, outcomes_dir
 
@@ -74,8 +74,12 @@ class RouterIngress(hooks.PoolCallIngress):
         self._tally = Tally()
         # The first request must not pay for what is made at first use.
         classify(extract({"messages": [{"role": "user", "content": "Hello"}]}))
-        await self._watch.refresh()
         self._watching = asyncio.create_task(self._watch.run())
+
+    def __del__(self) -> None:
+        """Serve calls this before a replica ends: what is queued is written."""
+        if hasattr(self, "_recorder"):
+            self._recorder.close()
 
     async def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Take a policy from the deployment's `user_config`; never raises.
@@ -99,23 +103,38 @@ class RouterIngress(hooks.PoolCallIngress):
         """Text completions, routed by the policy."""
         return await self._routed(body, request, "completions")
 
+    async def tokenize(
+        self, body: hooks.TokenizeCompletionRequest, request: Request
+    ) -> Response:
+        """Tokens of a text; every pool answers alike."""
+        return await self._unrouted(super().tokenize(body, request))
+
+    async def detokenize(
+        self, body: hooks.DetokenizeRequest, request: Request
+    ) -> Response:
+        """Text of tokens; every pool answers alike."""
+        return await self._unrouted(super().detokenize(body, request))
+
+    async def _unrouted(self, answer: Awaitable[Response]) -> Response:
+        try:
+            return await answer
+        except Exception as error:
+            return refusal(error)
+
     async def _routed(self, body: Any, request: Request, method: str) -> Response:
         ticket: Ticket | None = None
         response: Response
         try:
+            await self._get_model_id(body.model)
             ticket = await self._ticket(request, _ENDPOINTS[method])
             request.state.ticket = ticket
             response = await self._process_llm_request(
                 body, call_method=method, raw_request=request
             )
-        except OrchestratorError as error:
-            response = JSONResponse(error.body(), error.status)
-        except hooks.OpenAIHTTPException as error:
-            response = _error(error.status_code, error.message, error.type)
-        except HTTPException as error:
-            response = _error(error.status_code, str(error.detail))
+        except Exception as error:
+            response = refusal(error)
         if ticket is not None:
-            response.headers.update(_headers(ticket))
+            response.headers.update(spec_headers(ticket))
         return response
 
     async def _ticket(self, request: Request, endpoint: Endpoint) -> Ticket:
@@ -148,72 +167,66 @@ class RouterIngress(hooks.PoolCallIngress):
     ) -> AsyncGenerator[Any, None]:
         """Call the decision's pool, or the next of its alternatives when it is full.
 
-        Requests without a ticket (`/tokenize`, `/detokenize`) need no decision: all
-        pools serve the same model.
+        Requests without a ticket (`/tokenize`, `/detokenize`) need no decision and
+        leave no outcome.
         """
         ticket: Ticket | None = getattr(request.state, "ticket", None)
         if ticket is None:
             await self._get_model_id(body.model)
-            handle = self._pools[self._watch.any_pool()]
-            async for item in hooks.call_pool(handle, call_method, body, request):
+            async for item in self._first_free(
+                self._watch.any_order(), call_method, body, request
+            ):
                 yield item
             return
-        wants_usage = _ask_for_usage(body)
-        meter = Meter(wants_usage=wants_usage)
+        candidates = (ticket.decision.pool, *ticket.decision.alternatives)
+        meter = Meter(wants_usage=ask_for_usage(body))
+        begun = False
         try:
-            await self._get_model_id(body.model)
             async with contextlib.aclosing(
-                self._first_free(ticket, call_method, body, request)
+                self._first_free(candidates, call_method, body, request, ticket)
             ) as items:
                 async for item in items:
-                    passed = self._watched(item, meter)
-                    if passed is not None:
+                    if (passed := meter.watch(item, time.perf_counter())) is not None:
                         yield passed
-        except HTTPException as error:
-            meter.fail("HTTPException", error.status_code, time.perf_counter())
+                        begun = True
+            meter.end(time.perf_counter())
+        except asyncio.CancelledError:
+            # Ray's own timeout cancels, too; else it is the client that went away, and
+            # until told otherwise the meter says "cancel".
+            now = time.perf_counter()
+            if now - ticket.started >= hooks.REQUEST_TIMEOUT_S:
+                meter.fail("Timeout", 408, now)
             raise
         except Exception as error:
-            # Not for a cancelled request: until told otherwise the meter says "cancel".
-            meter.fail(type(error).__name__, 500, time.perf_counter())
-            raise
+            response = refusal(error)
+            meter.fail(type(error).__name__, response.status_code, time.perf_counter())
+            if not (begun and body.stream):
+                raise
+            yield error_event()
         finally:
             self._record(ticket, meter)
 
     async def _first_free(
-        self, ticket: Ticket, call_method: str, body: Any, request: Request
+        self,
+        pools: Iterable[str],
+        call_method: str,
+        body: Any,
+        request: Request,
+        ticket: Ticket | None = None,
     ) -> AsyncGenerator[Any, None]:
-        candidates = (ticket.decision.pool, *ticket.decision.alternatives)
-        for pool in candidates:
-            ticket.pool = pool
+        """What the first of `pools` yields that takes the request."""
+        for pool in pools:
+            if ticket is not None:
+                ticket.pool = pool
             items = hooks.call_pool(self._pools[pool], call_method, body, request)
             try:
                 async with contextlib.aclosing(items):
                     async for item in items:
                         yield item
                 return
-            except BackPressureError:
-                # Raised before anything ran: the pool's queue is full.
-                logger.warning("Pool %s is full; trying the next", pool)
-        raise HTTPException(503, "All pools that can serve this request are full.")
-
-    @staticmethod
-    def _watched(item: Any, meter: Meter) -> Any:
-        """Measure one item; return what of it goes to the client, or None."""
-        now = time.perf_counter()
-        if isinstance(item, list):
-            passed = [
-                part
-                for part in item
-                if not isinstance(part, str) or meter.event(part, now)
-            ]
-            return passed or None
-        if isinstance(item, str):
-            return item if meter.event(item, now) else None
-        if isinstance(item, hooks.ErrorResponse):
-            meter.fail(item.error.type, item.error.code, now)
-        else:
-            meter.whole(item, now)
-        return item
+            except FULL as error:
+                logger.warning("Pool %s takes no request: %s", pool, error)
+        raise UnavailableError("All pools that can serve this request are full.")
 
     def _record(self, ticket: Ticket, meter: Meter) -> None:
         method = self._fleet.pools[ticket.pool].speculation.method
@@ -227,11 +240,13 @@ class RouterIngress(hooks.PoolCallIngress):
     async def explain(self, request: Request) -> Response:
         """Say where a request would go and why; runs nothing on any engine."""
         try:
-            body = json.loads(await request.body())
+            try:
+                body = json.loads(await request.body())
+            except (ValueError, RecursionError):
+                raise RequestError("The body is not JSON.") from None
             if not isinstance(body, dict):
                 raise RequestError("The body must be a JSON object: a request body.")
-            endpoint = endpoint_of(body)
-            features = extract(body, request.headers, endpoint=endpoint)
+            features = extract(body, request.headers, endpoint=endpoint_of(body))
             request_class = classify(features, request.headers.get("x-spec-class"))
             explanation = self._policy.router.explain(
                 features,
@@ -239,12 +254,11 @@ class RouterIngress(hooks.PoolCallIngress):
                 healthy=self._watch.healthy,
                 forced=request.headers.get("x-spec-pool"),
             )
-        except ValueError:
-            error = RequestError("The body is not JSON.")
-            return JSONResponse(error.body(), error.status)
         except OrchestratorError as error:
-            return JSONResponse(error.body(), error.status)
-        return JSONResponse(dataclasses.asdict(explanation))
+            return refusal(error)
+        # ASCII: a lone surrogate in the request is no text that UTF-8 could carry.
+        text = json.dumps(dataclasses.asdict(explanation))
+        return Response(text, media_type="application/json")
 
     async def status(self) -> Response:
         """The policy in force, the pools, and what this replica counted."""
@@ -273,41 +287,3 @@ ENDPOINTS = {
     "explain": lambda app: app.post("/router/explain"),
     "status": lambda app: app.get("/router/status"),
 }
-
-
-def _ask_for_usage(body: Any) -> bool:
-    """Make a stream end with its usage; tell whether the client asked for that.
-
-    The usage chunk carries the tokens and the engine's speculation metrics, which
-    every outcome needs; a client that did not ask for it never sees it.
-    """
-    if not body.stream:
-        return True
-    options = body.stream_options
-    asked = bool(options and options.include_usage)
-    if not asked:
-        body.stream_options = hooks.StreamOptions(include_usage=True)
-    return asked
-
-
-def _headers(ticket: Ticket) -> dict[str, str]:
-    decision = ticket.decision
-    headers = {
-        "x-spec-pool": ticket.pool,
-        "x-spec-class": ticket.request_class.name,
-        "x-spec-rule": decision.rule,
-        "x-spec-overhead-ms": f"{ticket.overhead_s * 1000:.3f}",
-    }
-    if decision.experiment and decision.arm:
-        headers["x-spec-experiment"] = decision.experiment
-        headers["x-spec-arm"] = decision.arm
-    return headers
-
-
-def _error(status: int, message: str, type_: str | None = None) -> JSONResponse:
-    """An error in OpenAI's shape."""
-    if type_ is None:
-        type_ = "invalid_request_error" if status < 500 else "server_error"
-    body = {"message": message, "type": type_, "param": None, "code": status}
-    headers = {"Retry-After": "1"} if status in (429, 503) else {}
-    return JSONResponse({"error": body}, status, headers)

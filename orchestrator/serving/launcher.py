@@ -20,7 +20,8 @@ import yaml
 from ray import serve
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
-from orchestrator.config.servefile import load_fleet
+from orchestrator.config.policy import load_policy
+from orchestrator.config.servefile import PolicyRef, load_fleet
 from orchestrator.errors import FleetError
 from orchestrator.serving.model import check_model_folder
 
@@ -58,7 +59,10 @@ def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
         FleetError: a port is taken, memory is short, or a replica fails to start; the
             message has the cause from the replica's log.
     """
-    fleet = load_fleet(path).fleet
+    file = load_fleet(path)
+    fleet = file.fleet
+    if file.policy is not None:
+        _check_policy(file.policy)
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     http = config.get("http_options") or {}
     host, port = http.get("host", "127.0.0.1"), int(http.get("port", 8000))
@@ -117,6 +121,14 @@ def _interruptible() -> Iterator[None]:
     finally:
         for end, handler in zip(ends, before, strict=True):
             signal.signal(end, handler)
+
+
+def _check_policy(reference: PolicyRef) -> None:
+    """Tell of a bad policy now: the router would start without it, all plain."""
+    try:
+        load_policy(reference)
+    except FileNotFoundError as error:
+        raise FleetError(f"The router's policy can't be read: {error}") from error
 
 
 def _check_port(port: int) -> None:
@@ -178,8 +190,10 @@ def _wait(client: ServeSubmissionClient, progress: Progress) -> None:
 def _wait_for_router(url: str) -> None:
     """Wait until the router has seen its pools; it looks every two seconds."""
     for _ in range(60):
-        pools = httpx.get(f"{url}/router/status", timeout=30).json()["pools"].values()
-        if all(pool["healthy"] for pool in pools):
+        status = httpx.get(f"{url}/router/status", timeout=30).json()
+        if rejected := status["policy"]["rejected"]:
+            raise FleetError(f"The router refused its policy: {rejected['error']}")
+        if all(pool["healthy"] for pool in status["pools"].values()):
             return
         time.sleep(0.5)
     raise FleetError(

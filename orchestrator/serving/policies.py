@@ -7,37 +7,39 @@ from pathlib import Path
 
 import ray
 
+from orchestrator.config.base import suggest
 from orchestrator.config.policy import Policy, load_policy, parse_policy
 from orchestrator.config.servefile import PolicyRef
+from orchestrator.config.shipped import shipped_policies
 from orchestrator.errors import ConfigError, Problem
 
 #: Every Ray cluster's head node has this resource.
 _HEAD = {"node:__internal_head__": 0.001}
+#: Seconds that the head node has to read a file.
+READ_S = 30.0
 
 
 async def resolve_policy(reference: PolicyRef) -> Policy:
     """The policy written inline, shipped by this name, or in a file at this path.
 
-    A file is looked for on this node, then on the head node, where `serve deploy` and
-    `serve run` read their own files: a policy's path works for replicas everywhere.
+    A file is read on the head node, wherever the replica runs: there it is one file for
+    all of them, and there `serve deploy` and `serve run` read their own.
 
     Raises:
-        ConfigError: the policy has mistakes, or no such file exists on either node.
+        ConfigError: the policy has mistakes, or there is none of that name or path.
+        TimeoutError: the head node did not answer.
     """
-    try:
-        return await asyncio.to_thread(load_policy, reference)
-    except FileNotFoundError as missing:
-        assert isinstance(reference, str), "an inline policy needs no file"
-        reason = str(missing)
-    if Path(reference).is_absolute():
-        read = ray.remote(_read).options(num_cpus=0, resources=_HEAD)
-        text: str | None = await read.remote(reference)
-        if text is not None:
-            return parse_policy(text, source=reference)
-        reason += "; it is not on the head node either"
-    else:
-        reason += "; a path of a file on the head node must be absolute"
-    raise ConfigError(reference, [Problem(reason)])
+    if not isinstance(reference, str) or reference in shipped_policies():
+        return load_policy(reference)
+    if not Path(reference).is_absolute():
+        text = "no shipped policy has this name, and a path must be absolute"
+        hint = suggest(reference, shipped_policies())
+        raise ConfigError(reference, [Problem(text, hint=hint)])
+    read = ray.remote(_read).options(num_cpus=0, resources=_HEAD)
+    content: str | None = await asyncio.wait_for(read.remote(reference), READ_S)
+    if content is None:
+        raise ConfigError(reference, [Problem("no such file on the head node")])
+    return parse_policy(content, source=reference)
 
 
 def _read(path: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from orchestrator.serving.cpu import prepare_environment
 from orchestrator.serving.cpu_sampling import EXTENSION, METHOD
 from orchestrator.serving.hooks import NoDownload, join_tokenization
 
+logger = logging.getLogger("ray.serve")
+
 
 class PoolServer(LLMServer):
     """One replica of a pool: Ray's LLM server, with what vLLM's CPU engine needs."""
@@ -24,15 +27,19 @@ class PoolServer(LLMServer):
         arguments = self._llm_config.engine_kwargs
         on_cpu = self._llm_config.accelerator_config.kind == "cpu"
         if on_cpu:
-            prepare_environment()
+            prepare_environment(arguments["tensor_parallel_size"])
         await super().start()
         join_tokenization(self.engine)
         if on_cpu and arguments.get("worker_extension_cls") == EXTENSION:
-            await self.collective_rpc(METHOD)
-            self._mended = True
+            try:
+                await self.collective_rpc(METHOD)
+                self._mended = True
+            except Exception:
+                # The pool serves greedy requests all the same; the router is told.
+                logger.exception("Sampling with speculation could not be mended")
 
-    async def sampling_is_right(self) -> bool:
-        """Whether requests with temperature > 0 get right text on this replica."""
+    async def sampling_mended(self) -> bool:
+        """Whether requests with temperature > 0 get right text from a CPU engine."""
         return self._mended
 
 
@@ -57,7 +64,7 @@ def llm_config(fleet: Fleet, pool: str, source: str) -> LLMConfig:
         where["placement_group_config"] = {
             "bundles": [{"CPU": share.cores / ranks} for _ in range(ranks)]
         }
-        environment |= {"VLLM_CPU_KVCACHE_SPACE": str(share.kv_cache_gib)}
+        environment["VLLM_CPU_KVCACHE_SPACE"] = str(share.kv_cache_gib)
         if share.threads_bind is not None:
             environment["VLLM_CPU_OMP_THREADS_BIND"] = share.threads_bind
         if speculation is not None:
@@ -65,6 +72,7 @@ def llm_config(fleet: Fleet, pool: str, source: str) -> LLMConfig:
     elif fleet.accelerator != "gpu":
         where["accelerator_type"] = fleet.accelerator
     if Path(source).is_dir():
+        environment.setdefault("HF_HUB_OFFLINE", "1")
         where["callback_config"] = {"callback_class": NoDownload}
     return LLMConfig(
         model_loading_config={"model_id": fleet.model.id, "model_source": source},

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.records import Decision, Features, Outcome, RequestClass, Status
 from orchestrator.routing.speed import effective_tokens
+from orchestrator.serving import hooks
 
 #: The usage chunk is the only one without choices. Quotes inside a JSON string are
 #: escaped, so the text of an answer can't look like this.
@@ -48,6 +49,21 @@ class Meter:
         self.http_status = 499
         self.error: str | None = None
         self._ended: float | None = None
+
+    def watch(self, item: Any, now: float) -> Any:
+        """Measure what a pool yielded; return what of it the client gets, or None."""
+        if isinstance(item, list):
+            return [part for part in item if self._part(part, now)] or None
+        return item if self._part(item, now) else None
+
+    def _part(self, part: Any, now: float) -> bool:
+        if isinstance(part, str):
+            return self.event(part, now)
+        if isinstance(part, hooks.ErrorResponse):
+            self.fail(part.error.type, part.error.code, now)
+        else:
+            self.whole(part, now)
+        return True
 
     def event(self, text: str, now: float) -> bool:
         """Read one server-sent event; tell whether the client gets it."""
@@ -92,7 +108,8 @@ class Meter:
         drafts = self._drafts or {}
         ttft = None if self._first is None else self._first - ticket.started
         tpot = None
-        if tokens is not None and tokens > 1 and self._first and self._last:
+        one = features.n == 1 and features.prompts == 1
+        if one and tokens and tokens > 1 and self._first and self._last:
             tpot = (self._last - self._first) / (tokens - 1)
         return Outcome(
             request_id=ticket.request_id,
@@ -121,16 +138,16 @@ class Meter:
             acceptance_histogram=(
                 tuple(drafts["acceptance_histogram"]) if drafts else None
             ),
-            effective_tokens=self._effective(features, method),
+            effective_tokens=self._effective(method) if one else None,
             overhead_s=ticket.overhead_s,
             tenant=features.tenant,
             experiment=decision.experiment,
             arm=decision.arm,
         )
 
-    def _effective(self, features: Features, method: str) -> float | None:
+    def _effective(self, method: str) -> float | None:
         tokens = self._usage.get("completion_tokens")
-        if tokens is None or features.n > 1 or features.prompts > 1:
+        if tokens is None:
             return None
         if self._drafts is not None:
             return effective_tokens(
@@ -141,3 +158,18 @@ class Meter:
         if method == "none":
             return effective_tokens(tokens, accepted=0, draft_steps=0)
         return None
+
+
+def ask_for_usage(body: Any) -> bool:
+    """Make a stream end with its usage; tell whether the client asked for that.
+
+    The usage chunk carries the tokens and the engine's speculation metrics, which
+    every outcome needs; a client that did not ask for it never sees it.
+    """
+    if not body.stream:
+        return True
+    options = body.stream_options
+    asked = bool(options and options.include_usage)
+    if not asked:
+        body.stream_options = hooks.StreamOptions(include_usage=True)
+    return asked

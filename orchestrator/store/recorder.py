@@ -29,8 +29,9 @@ def outcomes_dir() -> Path:
 class OutcomeRecorder:
     """A bounded hand-over to the standard library's rotating file handler.
 
-    `record` never blocks and never raises: a full queue drops the outcome and counts
-    it in `dropped`.
+    `record` never blocks and never raises. An outcome is lost where the queue or the
+    disk is full; `dropped` counts them. A restarted replica writes a new file: old ones
+    are the operator's to delete.
     """
 
     def __init__(
@@ -38,9 +39,9 @@ class OutcomeRecorder:
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.dropped = 0
+        self._overflown = 0
         self._queue: queue.Queue[logging.LogRecord] = queue.Queue(capacity)
-        handler = logging.handlers.RotatingFileHandler(
+        handler = _OutcomeFile(
             path, maxBytes=max_bytes, backupCount=BACKUPS, encoding="utf-8"
         )
         handler.setFormatter(_JsonLine())
@@ -56,12 +57,29 @@ class OutcomeRecorder:
         try:
             self._queue.put_nowait(record)
         except queue.Full:
-            self.dropped += 1
+            self._overflown += 1
+
+    @property
+    def dropped(self) -> int:
+        """Outcomes lost so far."""
+        return self._overflown + self._handler.failed
 
     def close(self) -> None:
         """Write what is queued and end the writer's thread."""
         self._listener.stop()
         self._handler.close()
+
+
+class _OutcomeFile(logging.handlers.RotatingFileHandler):
+    """Counts what it can't write, instead of a traceback for each on stderr."""
+
+    failed = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Called by the base class inside its `except`."""
+        if not self.failed:
+            logging.getLogger("ray.serve").exception("Outcomes can't be written")
+        self.failed += 1
 
 
 class _JsonLine(logging.Formatter):

@@ -125,10 +125,23 @@ def test_structured_fields() -> None:
     assert extract(_user("x", logit_bias={"1": 5})).logit_bias
 
 
-@pytest.mark.parametrize("value", [None, True, "0.5", [], {}, math.nan, 10**400])
+@pytest.mark.parametrize("value", [None, "hot", "", [], {}, math.nan, 10**400])
 def test_numbers_of_the_wrong_type_are_left_out(value: Any) -> None:
     f = extract(_user("x", temperature=value, top_p=value, min_p=value))
     assert (f.temperature, f.top_p, f.min_p) == (None, None, None)
+
+
+@pytest.mark.parametrize(("value", "number"), [("0.5", 0.5), (True, 1.0), (1, 1.0)])
+def test_what_the_engine_takes_for_a_number_is_one(value: Any, number: float) -> None:
+    """Else `{"min_p": "0.1"}` would reach a pool that refuses min_p."""
+    f = extract(_user("x", temperature=value, min_p=value, max_tokens=str(value)))
+    assert (f.temperature, f.min_p) == (number, number)
+    assert f.max_tokens == (1 if value == 1 and value is not True else None)
+
+
+@pytest.mark.parametrize(("value", "on"), [("true", True), (1, True), ("no", False)])
+def test_what_the_engine_takes_for_a_flag_is_one(value: Any, on: bool) -> None:
+    assert extract(_user("x", stream=value)).stream is on
 
 
 def test_max_completion_tokens_wins() -> None:

@@ -207,9 +207,14 @@ def test_greedy_text_on_ngram_is_plains(fleet: LocalFleet, prompt: str) -> None:
         same += 1
     if same == len(plain) == len(ngram):
         return
-    rounding = max(
-        abs(a["logprob"] - b["logprob"])
-        for a, b in zip(plain[:same], ngram[:same], strict=True)
+    assert same < min(len(plain), len(ngram)), "one answer ends where the other goes on"
+    rounding = (
+        max(
+            abs(a["logprob"] - b["logprob"])
+            for a, b in zip(plain[:same], ngram[:same], strict=True)
+        )
+        if same
+        else 0.0
     )
     top = {t["token"]: t["logprob"] for t in plain[same]["top_logprobs"]}
     gap = plain[same]["logprob"] - top[ngram[same]["token"]]

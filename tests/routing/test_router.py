@@ -101,7 +101,7 @@ def test_unknown_pools_are_passed_over() -> None:
 
 def test_unhealthy_pools_are_passed_over() -> None:
     made = decide(CODE, healthy={"plain", "draft"})
-    assert (made.pool, made.alternatives) == ("draft", ("ngram", "plain"))
+    assert (made.pool, made.alternatives) == ("draft", ("plain",))
     assert made.reason == "rule code matched; pool ngram is not healthy, so draft"
     assert decide(CODE, healthy={"plain"}).pool == "plain"
     assert decide(CODE, healthy=()).pool == "ngram", "the caller's retry deals with it"

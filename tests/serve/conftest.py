@@ -17,6 +17,7 @@ POLICY = {
     "name": "test",
     "allow_forced_pool": True,
     "rules": [
+        {"name": "small", "when": {"header": {"x-team": "small"}}, "use": "tiny"},
         {"name": "code", "when": {"class": "code"}, "use": "ngram"},
     ],
     "otherwise": "plain",
@@ -30,12 +31,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def cluster(policy: Any = POLICY, **pool: Any) -> dict[str, Any]:
+def cluster(policy: Any = POLICY) -> dict[str, Any]:
     """A Serve config of the fake fleet, on a free port."""
     modes = {
         "plain": {"method": "none"},
         "ngram": {"method": "ngram", "num_speculative_tokens": 2},
+        "tiny": {"method": "none"},
     }
+    # One request at a time, and one that waits.
+    sizes = {"tiny": {"max_ongoing_requests": 1, "max_queued_requests": 1}}
     fleet = {
         "model": {"id": "fake", "source": "fake"},
         "accelerator": "cpu",
@@ -45,7 +49,7 @@ def cluster(policy: Any = POLICY, **pool: Any) -> dict[str, Any]:
             "PYTHONPATH": str(Path(__file__).parent),
         },
         "pools": {
-            name: {"speculation": mode, "replicas": 1, **pool}
+            name: {"speculation": mode, "replicas": 1, **sizes.get(name, {})}
             for name, mode in modes.items()
         },
     }

@@ -1,8 +1,10 @@
 """A small engine without a model, for fast tests of the ingress on a real Ray Serve.
 
 It speaks vLLM's protocol objects and events. What it does is asked for in the last
-message: `words N` streams N words, `boom` fails before the first token, `break N` fails
-after N words, `slow N` takes 50 ms for each of N words, anything else answers 5 words.
+message: `words N` streams N words, `slow N` takes 50 ms for each of N words, `boom` is
+refused, `break N` ends with an error event as vLLM's when its engine dies, `crash`
+raises at once, `fall N` raises after N words, `cut N` ends without [DONE]; all else is
+answered with 5 words.
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ class FakeEngine(LLMEngine):
             error = {"message": "no", "type": "BadRequestError", "code": 400}
             yield ErrorResponse(error=error)
             return
+        if verb == "crash":
+            raise RuntimeError("secret/path/of/engine.py exploded")
         usage = {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 0}
         metrics = {"speculative_decoding": METRICS} if self.speculative else None
         if not request.stream:
@@ -80,6 +84,10 @@ class FakeEngine(LLMEngine):
                 yield "data: [DONE]\n\n"
                 return
             yield self._event(request, [self._choice("word ", chat=chat)])
+        if verb == "fall":
+            raise RuntimeError("secret/path/of/engine.py exploded")
+        if verb == "cut":
+            return
         if request.stream_options and request.stream_options.include_usage:
             yield self._event(request, [], usage=usage, metrics=metrics)
         yield "data: [DONE]\n\n"

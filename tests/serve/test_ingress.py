@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from openai import OpenAI
+from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
-if TYPE_CHECKING:
-    from .conftest import Fleet
+from .conftest import POLICY, Fleet
 
 pytestmark = pytest.mark.serve
 
@@ -118,7 +120,68 @@ def test_errors_are_recorded_and_have_openais_shape(fleet: Fleet) -> None:
         "/v1/chat/completions", json={"model": "other", "messages": []}
     )
     assert unknown.status_code == 404
+    assert not fleet.outcomes(unknown.headers["x-request-id"])
     assert "other" in unknown.json()["error"]["message"]
+
+
+def test_a_refused_stream_is_an_error_outcome(fleet: Fleet) -> None:
+    response = fleet.chat("boom", stream=True)
+    assert response.status_code == 400
+    (row,) = fleet.outcomes(response.headers["x-request-id"])
+    assert (row["status"], row["http_status"]) == ("error", 400)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_crash_is_a_500_without_a_trace(fleet: Fleet, stream: bool) -> None:
+    response = fleet.chat("crash", stream=stream)
+    assert response.status_code == 500
+    assert response.json()["error"]["message"] == "The pool failed to answer."
+    assert "secret" not in response.text
+    assert response.headers["x-spec-pool"] in ("plain", "ngram")
+    (row,) = fleet.outcomes(response.headers["x-request-id"])
+    assert (row["status"], row["http_status"]) == ("error", 500)
+
+
+def test_a_crash_in_a_stream_ends_it_with_an_error_event(fleet: Fleet) -> None:
+    response = fleet.chat("fall 3", stream=True)
+    events = [line for line in response.text.splitlines() if line]
+    assert events[-1] == "data: [DONE]"
+    assert json.loads(events[-2][6:])["error"]["type"] == "server_error"
+    assert "secret" not in response.text
+    assert sum("word" in event for event in events) == 3
+    (row,) = fleet.outcomes(response.headers["x-request-id"])
+    assert (row["status"], row["http_status"]) == ("error", 500)
+
+
+def test_a_stream_without_done_has_ended_all_the_same(fleet: Fleet) -> None:
+    response = fleet.chat("cut 3", stream=True)
+    assert response.text.rstrip().endswith("data: [DONE]")
+    (row,) = fleet.outcomes(response.headers["x-request-id"])
+    assert row["status"] == "end"
+
+
+def test_a_full_pool_is_passed_over_and_a_forced_one_says_when(fleet: Fleet) -> None:
+    def small(**headers: str) -> httpx.Response:
+        return fleet.chat("slow 40", headers={"x-team": "small", **headers})
+
+    with ThreadPoolExecutor(8) as pool:
+        first = [pool.submit(small) for _ in range(2)]
+        time.sleep(0.7)  # one runs, one waits
+        third, forced = pool.submit(small), small(**{"x-spec-pool": "tiny"})
+        assert forced.status_code == 503
+        assert forced.headers["retry-after"] == "1"
+        assert forced.json()["error"]["type"] == "server_error"
+        assert third.result().headers["x-spec-pool"] == "plain"
+        assert third.result().headers["x-spec-rule"] == "small"
+        assert {f.result().headers["x-spec-pool"] for f in first} == {"tiny"}
+    (row,) = fleet.outcomes(forced.headers["x-request-id"])
+    assert (row["status"], row["http_status"]) == ("error", 503)
+    (row,) = fleet.outcomes(third.result().headers["x-request-id"])
+    assert (row["status"], row["pool"]) == ("end", "plain")
+
+
+def test_a_number_written_as_text_is_no_way_around_feasibility(fleet: Fleet) -> None:
+    assert fleet.chat(CODE, min_p="0.1").headers["x-spec-pool"] == "plain"
 
 
 def test_an_error_in_a_stream_is_an_error_outcome(fleet: Fleet) -> None:
@@ -169,11 +232,21 @@ def test_explain_runs_nothing(fleet: Fleet) -> None:
     assert before == after
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"[1, 2]", b"\xff\xfe"])
+NO_REQUESTS = [b"", b"nonsense", b"[1, 2]", b"\xff\xfe", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("content", NO_REQUESTS, ids=range(len(NO_REQUESTS)))
 def test_explain_refuses_what_is_no_request(fleet: Fleet, content: bytes) -> None:
     response = fleet.client.post("/router/explain", content=content)
     assert response.status_code == 400
     assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_explain_takes_text_that_is_no_unicode(fleet: Fleet) -> None:
+    content = b'{"messages": [{"role": "user", "content": "\\ud800 \\u4f60"}]}'
+    got = fleet.client.post("/router/explain", content=content)
+    assert got.status_code == 200
+    assert got.json()["decision"]["pool"] == "plain"
 
 
 def test_status(fleet: Fleet) -> None:
@@ -207,3 +280,48 @@ def test_ray_exports_our_metrics(fleet: Fleet) -> None:
     assert 'class="' in line
     assert 'pool="' in line
     assert "ray_orchestrator_ttft_seconds_bucket" in page
+
+
+def test_a_new_policy_goes_live_and_restarts_nothing(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """Last in this file: it changes the policy, and puts it back."""
+    client = ServeSubmissionClient(fleet.dashboard)
+
+    def replicas() -> dict[str, list[str]]:
+        deployments = client.get_serve_details()["applications"]["default"]
+        return {
+            name: [r["replica_id"] for r in d["replicas"]]
+            for name, d in deployments["deployments"].items()
+        }
+
+    def deploy(policy: Any) -> dict[str, Any]:
+        config = copy.deepcopy(fleet.config)
+        config["applications"][0]["deployments"][0]["user_config"]["policy"] = policy
+        before = status()["policy"]
+        client.deploy_applications(config)
+        for _ in range(100):
+            if status()["policy"] != before:
+                break
+            time.sleep(0.1)
+        return dict(status()["policy"])
+
+    def status() -> dict[str, Any]:
+        return dict(fleet.client.get("/router/status").json())
+
+    running = replicas()
+    good = {"name": "all-ngram", "otherwise": "ngram"}
+    assert deploy(good)["name"] == "all-ngram"
+    assert fleet.chat("Hello").headers["x-spec-pool"] == "ngram"
+    bad = deploy({"name": "bad", "rules": [{"name": "x", "usee": "plain"}]})
+    assert bad["name"] == "all-ngram"
+    assert "did you mean `use`?" in bad["rejected"]["error"]
+    assert fleet.chat("Hello").headers["x-spec-pool"] == "ngram"
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: from-a-file\notherwise: tiny\n")
+    assert deploy(str(file))["name"] == "from-a-file"
+    assert fleet.chat("Hello").headers["x-spec-pool"] == "tiny"
+    missing = deploy(str(tmp_path / "missing.yaml"))
+    assert "no such file on the head node" in missing["rejected"]["error"]
+    assert deploy(POLICY)["name"] == "test"
+    assert replicas() == running

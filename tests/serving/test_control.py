@@ -33,7 +33,7 @@ def test_without_a_policy_all_goes_to_the_plain_pool() -> None:
     [
         ({"policy": {"name": "x"}}, "otherwise: is required"),
         ({"policy": {**GOOD, "rules": [{"name": "r", "use": 5}]}}, "rules[0].use"),
-        ({"policy": "no-such-policy"}, "no policy `no-such-policy` is shipped"),
+        ({"policy": "no-such-policy"}, "no shipped policy has this name"),
         ({"policy": "some/file.yaml"}, "must be absolute"),
         ({"policy": 7}, "a shipped name, a path, or the policy itself"),
         ({"polizy": "default"}, "unknown field `polizy`"),

@@ -16,8 +16,8 @@ def test_it_is_preloaded_once_beside_what_was_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LD_PRELOAD", "/lib/other.so")
-    cpu.prepare_environment()
-    cpu.prepare_environment()
+    cpu.prepare_environment(1)
+    cpu.prepare_environment(1)
     assert os.environ["LD_PRELOAD"] == f"/lib/other.so:{cpu.find_iomp()}"
 
 
@@ -26,4 +26,17 @@ def test_an_environment_without_it_is_told_what_to_install(
 ) -> None:
     monkeypatch.setattr(cpu, "find_iomp", lambda: None)
     with pytest.raises(FleetError, match="intel-openmp"):
-        cpu.prepare_environment()
+        cpu.prepare_environment(1)
+
+
+def test_ranks_get_cores_where_the_fleet_binds_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "5|6|7")
+    cpu.prepare_environment(3)
+    assert os.environ["VLLM_CPU_OMP_THREADS_BIND"] == "5|6|7"
+    monkeypatch.delenv("VLLM_CPU_OMP_THREADS_BIND")
+    cpu.prepare_environment(3)
+    assert os.environ["VLLM_CPU_OMP_THREADS_BIND"] == "0|1|0"

@@ -47,6 +47,15 @@ def test_a_full_queue_drops_and_counts(
     assert sink.dropped == 3
 
 
+def test_a_full_disk_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "o.jsonl").symlink_to("/dev/full")
+    sink = OutcomeRecorder(tmp_path / "o.jsonl")
+    for i in range(3):
+        sink.record(outcome(str(i)))
+    sink._listener.stop()
+    assert sink.dropped == 3
+
+
 def test_the_folder_is_the_users_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORCH_DATA_DIR", "/somewhere")
     assert outcomes_dir() == Path("/somewhere/outcomes")
