@@ -8,6 +8,17 @@ from typing import Any, Literal
 
 Endpoint = Literal["chat", "completions"]
 
+#: The classes that the classifier knows; a policy may add its own.
+CLASSES: tuple[str, ...] = (
+    "structured",
+    "code",
+    "translation",
+    "grounded",
+    "reasoning",
+    "creative",
+    "open",
+)
+
 NO_HEADERS: Mapping[str, str] = {}
 
 

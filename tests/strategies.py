@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orchestrator.config.condition import CLASSES, Condition
+from orchestrator.config.condition import Condition
 from orchestrator.config.policy import Policy, parse_policy
-from orchestrator.records import Features
+from orchestrator.records import CLASSES, Features
 
 _NUMBERS = st.sampled_from([0, 0.5, 0.9, 1, 3])
 _TEXTS = st.sampled_from(["a", "b", "fill in"])

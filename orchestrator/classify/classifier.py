@@ -13,17 +13,7 @@ from orchestrator.classify.evidence import Hit
 from orchestrator.classify.lexicon import MESSAGE, SYSTEM
 from orchestrator.classify.shapes import NUMBERS, SHAPES, shape_hits
 from orchestrator.classify.traits import FIELDS, FORM, View, trait_hits, zone
-from orchestrator.records import Features, RequestClass
-
-CLASSES: tuple[str, ...] = (
-    "structured",
-    "code",
-    "translation",
-    "grounded",
-    "reasoning",
-    "creative",
-    "open",
-)
+from orchestrator.records import CLASSES, Features, RequestClass
 
 #: What a request without any evidence is.
 _PRIOR = Hit("open", 1.0, "nothing more specific")

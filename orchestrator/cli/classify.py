@@ -14,11 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.classify.accuracy import Accuracy
-from orchestrator.classify.classifier import CLASSES
 from orchestrator.classify.classifier import classify as classify_features
 from orchestrator.classify.features import extract
 from orchestrator.errors import ConfigError, Problem
-from orchestrator.records import RequestClass
+from orchestrator.records import CLASSES, RequestClass
 from orchestrator.routing.examples import endpoint_of
 
 

@@ -29,17 +29,8 @@ from orchestrator.config.base import (
 )
 from orchestrator.config.foreign import FOREIGN_COMPARISONS
 from orchestrator.config.patterns import check_pattern
+from orchestrator.records import CLASSES
 
-#: The classes that the classifier knows; a policy may add its own.
-CLASSES = (
-    "structured",
-    "code",
-    "translation",
-    "grounded",
-    "reasoning",
-    "creative",
-    "open",
-)
 COMPARISONS = ("eq", "in", "lt", "lte", "gt", "gte", "between", "matches", "present")
 
 Pattern = Annotated[str, Field(min_length=1), AfterValidator(check_pattern)]

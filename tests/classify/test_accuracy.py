@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.classify.accuracy import Accuracy
-from orchestrator.classify.classifier import CLASSES, classify
+from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
+from orchestrator.records import CLASSES
 from orchestrator.routing.examples import endpoint_of
 
 DATA = Path(__file__).parents[1] / "data"

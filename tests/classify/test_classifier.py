@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.classify.classifier import CLASSES, classify
+from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
-from orchestrator.records import RequestClass
+from orchestrator.records import CLASSES, RequestClass
 
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
 TEXT = "The council met on Tuesday. It wants to close two of the five swimming pools. "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.classify.classifier import CLASSES
 from orchestrator.classify.evidence import Hit, Lexicon, Phrase
 from orchestrator.classify.lexicon import MESSAGE, SYSTEM
+from orchestrator.records import CLASSES
 
 
 def test_a_phrase_counts_once_and_only_as_whole_words() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.classify.classifier import CLASSES, classify
+from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import HEAD, TAIL, excerpt, extract, overlap
-from orchestrator.records import Endpoint
+from orchestrator.records import CLASSES, Endpoint
 
 
 def _user(content: Any, **extra: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.condition import CLASSES, Condition
-from orchestrator.records import Features
+from orchestrator.config.condition import Condition
+from orchestrator.records import CLASSES, Features
 from orchestrator.routing.conditions import Compiled, compile_condition
 from tests.strategies import conditions, features, requests
 

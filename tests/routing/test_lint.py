@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.condition import CLASSES
 from orchestrator.config.policy import Policy, parse_policy
-from orchestrator.records import Features
+from orchestrator.records import CLASSES, Features
 from orchestrator.routing.conditions import compile_condition
 from orchestrator.routing.lint import dead_rules, unknown_pools
 from tests.strategies import policies, requests
