@@ -17,27 +17,31 @@ from orchestrator.config.servefile import policy_ref
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import PoolTraits
 from orchestrator.routing.router import Router
+from orchestrator.serving import hooks
 from orchestrator.serving.policies import resolve_policy
 
 logger = logging.getLogger("ray.serve")
 
-#: Seconds between two looks at Serve's own view of the pools.
-REFRESH_S = 2.0
-#: Seconds that a pool has to say whether it samples right.
+#: Seconds between two tries to learn how a pool samples.
+ASK_EVERY_S = 1.0
+#: Seconds that a pool has to say so.
 ANSWER_S = 5.0
 
 
 class PoolWatch:
-    """Follows Serve's status of every pool; the router asks `healthy` per request."""
+    """Which pools have a replica, and how they sample; asked for every request.
+
+    The handles themselves follow Serve's news of their replicas. `serve.status()` would
+    say more, at a tenth of a second of this process's time for each call.
+    """
 
     def __init__(self, fleet: Fleet, handles: dict[str, DeploymentHandle]) -> None:
         self._fleet = fleet
         self._handles = handles
-        self._replicas: dict[str, dict[str, int]] = {name: {} for name in handles}
-        self._messages: dict[str, str] = {}
-        #: Speculative pools on a CPU whose sampling has been mended.
+        #: Speculative pools on a CPU that have said how they sample, and those of them
+        #: that sample right.
+        self._asked: set[str] = set()
         self._mended: set[str] = set()
-        self.healthy: frozenset[str] = frozenset()
         #: The pools as the router sees them now; a new object when that changes.
         self.traits = self._traits()
 
@@ -47,61 +51,61 @@ class PoolWatch:
             for name, traits in self._fleet.traits(cpu_sampling_mended=False).items()
         }
 
+    def _running(self) -> list[str]:
+        return [n for n, handle in self._handles.items() if hooks.has_replica(handle)]
+
+    @property
+    def healthy(self) -> frozenset[str]:
+        """Pools with a running replica that have said how they sample."""
+        return frozenset(
+            name
+            for name in self._running()
+            if self.traits[name].sampling or name in self._asked
+        )
+
     def any_order(self) -> list[str]:
         """Pools for a request that all answer alike: those that are healthy first."""
         return sorted(self._handles, key=lambda name: name not in self.healthy)
 
-    async def refresh(self) -> None:
-        """Ask Serve for the pools' replicas; keep the last answer when it fails."""
-        status = await asyncio.to_thread(serve.status)
-        app = status.applications[serve.get_replica_context().app_name]
-        for name, handle in self._handles.items():
-            deployment = app.deployments.get(handle.deployment_name)
-            if deployment is not None:
-                self._replicas[name] = dict(deployment.replica_states)
-                self._messages[name] = deployment.message
-        running = frozenset(
-            name for name, states in self._replicas.items() if states.get("RUNNING")
-        )
-        # Asked first: a pool that counts as healthy has said how it samples.
-        await self._ask_for_sampling(running)
-        self.healthy = running
-
-    async def _ask_for_sampling(self, running: frozenset[str]) -> None:
-        for name, traits in self.traits.items():
-            if traits.sampling or name not in running:
-                continue
-            try:
-                answer = self._handles[name].sampling_mended.remote()
-                if await asyncio.wait_for(answer, ANSWER_S):
-                    self._mended.add(name)
-                    self.traits = self._traits()
-            except Exception:
-                logger.exception("Pool %s did not say whether it samples right", name)
-
     async def run(self) -> None:
-        """Refresh for ever; where a look fails, what was seen last stands."""
-        while True:
-            try:
-                await self.refresh()
-            except Exception:
-                logger.exception("Serve's status could not be read")
-            await asyncio.sleep(REFRESH_S)
+        """Ask each new pool how it samples, until all have said."""
+        while not all(
+            traits.sampling or name in self._asked
+            for name, traits in self.traits.items()
+        ):
+            for name in self._running():
+                if not self.traits[name].sampling and name not in self._asked:
+                    await self._ask(name)
+            await asyncio.sleep(ASK_EVERY_S)
 
-    def status(self) -> dict[str, Any]:
+    async def _ask(self, name: str) -> None:
+        try:
+            answer = self._handles[name].sampling_mended.remote()
+            if await asyncio.wait_for(answer, ANSWER_S):
+                self._mended.add(name)
+                self.traits = self._traits()
+            self._asked.add(name)
+        except Exception:
+            logger.exception("Pool %s did not say whether it samples right", name)
+
+    async def status(self) -> dict[str, Any]:
         """Every pool's mode and health, for `/router/status`."""
-        return {
-            name: {
+        serve_status = await asyncio.to_thread(serve.status)
+        app = serve_status.applications.get(serve.get_replica_context().app_name)
+        deployments = app.deployments if app is not None else {}
+        pools: dict[str, Any] = {}
+        for name, handle in self._handles.items():
+            deployment = deployments.get(handle.deployment_name)
+            pools[name] = {
                 "deployment": handle.deployment_name,
                 "speculation": self._fleet.pools[name].speculation.to_vllm()
                 or {"method": "none"},
                 "healthy": name in self.healthy,
-                "replicas": self._replicas[name],
-                "message": self._messages.get(name, ""),
+                "replicas": dict(deployment.replica_states) if deployment else {},
+                "message": deployment.message if deployment else "",
                 "sampling": self.traits[name].sampling,
             }
-            for name, handle in self._handles.items()
-        }
+        return pools
 
 
 class PolicyHolder:

@@ -49,6 +49,7 @@ __all__ = [
     "StreamOptions",
     "TokenizeCompletionRequest",
     "call_pool",
+    "has_replica",
     "join_tokenization",
     "make_app",
     "to_model_metadata",
@@ -60,6 +61,20 @@ def make_app() -> FastAPI:
     app: FastAPI = ray_app()
     app.title = "spec-orchestrator"
     return app
+
+
+def has_replica(handle: DeploymentHandle) -> bool:
+    """Whether Serve has told this handle of a running replica, as it does within a
+    second of each change. The public `running_replicas_populated` says only whether
+    there ever was one.
+    """
+    router = handle._router
+    if router is None:
+        return False
+    inner = router._asyncio_router
+    if inner._request_router is None:  # made at the first request
+        return bool(inner._running_replicas)
+    return bool(inner._request_router.curr_replicas)
 
 
 def join_tokenization(engine: Any) -> None:

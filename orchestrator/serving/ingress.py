@@ -266,7 +266,7 @@ class RouterIngress(hooks.PoolCallIngress):
             {
                 "model": self._fleet.model.id,
                 "policy": self._policy.status(),
-                "pools": self._watch.status(),
+                "pools": await self._watch.status(),
                 "counts": {
                     "scope": f"ingress replica {self._replica} since it started",
                     **self._tally.status(),

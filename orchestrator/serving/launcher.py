@@ -188,7 +188,7 @@ def _wait(client: ServeSubmissionClient, progress: Progress) -> None:
 
 
 def _wait_for_router(url: str) -> None:
-    """Wait until the router has seen its pools; it looks every two seconds."""
+    """Wait until the router has seen its pools, a moment after Serve has."""
     for _ in range(60):
         status = httpx.get(f"{url}/router/status", timeout=30).json()
         if rejected := status["policy"]["rejected"]:

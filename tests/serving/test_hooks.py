@@ -8,6 +8,9 @@ import pytest
 from ray.llm._internal.serve.core.ingress import ingress, utils
 from ray.llm._internal.serve.core.protocol import RawRequestInfo
 from ray.llm._internal.serve.engines.vllm.vllm_engine import VLLMEngine
+from ray.serve._private.request_router.request_router import RequestRouter
+from ray.serve._private.router import AsyncioRouter, SingletonThreadRouter
+from ray.serve.handle import DeploymentHandle
 from ray.serve.llm.ingress import OpenAiIngress
 
 from orchestrator.serving import hooks
@@ -36,6 +39,15 @@ def test_rays_private_code_is_as_it_was(thing: object, seen: str) -> None:
         f"{thing} changed in Ray. Read it, see whether orchestrator/serving/hooks.py "
         "still does the same, and put the new fingerprint here."
     )
+
+
+def test_the_handle_knows_its_replicas_where_we_look() -> None:
+    """`has_replica` itself runs in tests/serve; this names what it leans on."""
+    update = inspect.getsource(AsyncioRouter.update_deployment_targets)
+    assert "self._running_replicas = running_replicas" in update
+    assert hasattr(RequestRouter, "curr_replicas")
+    assert "self._asyncio_router" in inspect.getsource(SingletonThreadRouter)
+    assert "self._router" in inspect.getsource(DeploymentHandle)
 
 
 def test_ray_still_looks_for_vllms_old_name_of_the_tokenizer() -> None:
