@@ -8,6 +8,8 @@ from pathlib import Path
 
 from orchestrator.errors import FleetError
 
+_OPENMP = ("libgomp", "libomp", "libiomp")
+
 
 def find_iomp() -> Path | None:
     """Intel's OpenMP library in this environment, or None.
@@ -43,9 +45,11 @@ def prepare_environment(ranks: int) -> None:
             "libiomp5.so was not found: the CPU profile needs the package "
             "intel-openmp in the environment of every node (make setup installs it)."
         )
-    preload = [p for p in os.environ.get("LD_PRELOAD", "").split(":") if p]
-    if str(library) not in preload:
-        os.environ["LD_PRELOAD"] = ":".join([*preload, str(library)])
+    preload = os.environ.get("LD_PRELOAD", "").split(":")
+    # vLLM starts no engine with two OpenMP libraries; a process that has looked at its
+    # CPU platform before may carry PyTorch's libgomp.
+    others = [p for p in preload if p and not Path(p).name.startswith(_OPENMP)]
+    os.environ["LD_PRELOAD"] = ":".join([*others, str(library)])
     if ranks > 1:
         cores = os.cpu_count() or 1
         binding = "|".join(str(rank % cores) for rank in range(ranks))

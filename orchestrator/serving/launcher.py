@@ -210,11 +210,14 @@ def _explain_failure(message: str, failed: list[str]) -> str:
     ]
     # What Serve says has the replica's own exception; one from an engine's process,
     # which the replica only sees die, is in the logs.
-    cause = find_cause([*failed, message, *texts])
+    cause = find_cause([message, *failed, *texts])
     return f"The fleet failed to start: {cause}\nThe logs lie in {logs}"
 
 
-_CAUSE = re.compile(r"\b(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.M)
+#: An exception at the end of a traceback, behind whatever a log puts before a line.
+_CAUSE = re.compile(
+    r"(?:^|[\])] )\s*(?:\w+\.)*([A-Z]\w*(?:Error|Exception))(?:: (.+))?$"
+)
 #: Exceptions that only say that another process failed.
 _WRAPPERS = ("Engine core initialization failed", "The actor died", "Traceback (")
 
@@ -223,11 +226,16 @@ def find_cause(texts: list[str]) -> str:
     """The first exception in the texts that is not merely about another one.
 
     >>> find_cause(["RuntimeError: Engine core initialization failed. See above",
-    ...             "(EngineCore pid=3) ERROR ValueError: max_model_len is too large"])
+    ...             "(EngineCore pid=3) ERROR [core.py:9] ValueError: max_model_len is too large"])
     'ValueError: max_model_len is too large'
     """
     for text in texts:
-        for name, rest in _CAUSE.findall(text):
-            if not any(wrapper in rest for wrapper in _WRAPPERS):
-                return f"{name}: {rest.strip()}"
-    return (texts[-1].strip().splitlines() or ["no message; see the logs"])[-1]
+        before = ""
+        for line in text.splitlines():
+            if match := _CAUSE.search(line):
+                # A bare AssertionError says nothing; the line before it does.
+                rest = match[2] or before.rpartition("  ")[2]
+                if not any(wrapper in rest for wrapper in _WRAPPERS):
+                    return f"{match[1]}: {rest.strip()}"
+            before = line
+    return (texts[0].strip().splitlines() or ["no message; see the logs"])[-1]

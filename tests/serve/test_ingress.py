@@ -162,11 +162,13 @@ def test_a_stream_without_done_has_ended_all_the_same(fleet: Fleet) -> None:
 
 def test_a_full_pool_is_passed_over_and_a_forced_one_says_when(fleet: Fleet) -> None:
     def small(**headers: str) -> httpx.Response:
-        return fleet.chat("slow 40", headers={"x-team": "small", **headers})
+        return fleet.chat("slow 120", headers={"x-team": "small", **headers})
 
     with ThreadPoolExecutor(8) as pool:
-        first = [pool.submit(small) for _ in range(2)]
-        time.sleep(0.7)  # one runs, one waits
+        first = []
+        for _ in range(2):  # one runs, one waits
+            first.append(pool.submit(small))
+            time.sleep(1)
         third, forced = pool.submit(small), small(**{"x-spec-pool": "tiny"})
         assert forced.status_code == 503
         assert forced.headers["retry-after"] == "1"

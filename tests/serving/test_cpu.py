@@ -15,7 +15,7 @@ def test_the_library_is_found_in_the_environment() -> None:
 def test_it_is_preloaded_once_beside_what_was_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LD_PRELOAD", "/lib/other.so")
+    monkeypatch.setenv("LD_PRELOAD", "/lib/other.so:/lib/libgomp-1.so.1")
     cpu.prepare_environment(1)
     cpu.prepare_environment(1)
     assert os.environ["LD_PRELOAD"] == f"/lib/other.so:{cpu.find_iomp()}"

@@ -76,5 +76,7 @@ def test_the_cause_is_the_first_exception_that_is_not_about_another() -> None:
     assert find_cause([log]) == "ValidationError: bad"
     wrapped = "RuntimeError: Traceback (most recent call last):\nValueError: too long"
     assert find_cause([wrapped]) == "ValueError: too long"
+    bare = "(W pid=1) ERROR [core.py:1]     assert a == b\n(W) ERROR [x] AssertionError"
+    assert find_cause([bare]) == "AssertionError: assert a == b"
     assert find_cause(["nothing to see\nthe end"]) == "the end"
     assert find_cause([""]) == "no message; see the logs"
