@@ -226,8 +226,8 @@ def find_cause(texts: list[str]) -> str:
     """The first exception in the texts that is not merely about another one.
 
     >>> find_cause(["RuntimeError: Engine core initialization failed. See above",
-    ...             "(EngineCore pid=3) ERROR [core.py:9] ValueError: max_model_len is too large"])
-    'ValueError: max_model_len is too large'
+    ...             "(EngineCore pid=3) ERROR [core.py:9] ValueError: too long"])
+    'ValueError: too long'
     """
     for text in texts:
         before = ""
