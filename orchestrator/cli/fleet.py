@@ -20,13 +20,14 @@ from rich.table import Table
 
 from orchestrator.bench.demo_requests import REQUESTS
 from orchestrator.config.servefile import load_fleet
+from orchestrator.config.shipped import shipped_dir
 from orchestrator.errors import FleetError
 
 if TYPE_CHECKING:
     from orchestrator.bench.demo import Comparison
     from orchestrator.serving.launcher import RunningFleet
 
-LOCAL_CPU = Path(__file__).parents[2] / "clusters" / "local-cpu.yaml"
+LOCAL_CPU = shipped_dir("clusters") / "local-cpu.yaml"
 
 Cluster = Annotated[
     Path, typer.Argument(help="A Ray Serve config file, as `serve deploy` takes it.")

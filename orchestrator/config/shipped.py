@@ -1,4 +1,4 @@
-"""The policies that the project ships, and how a name or path finds its file."""
+"""The files that the project ships, and how a policy's name or path finds one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import orchestrator
 from orchestrator.config.base import suggest
 
 
-def policies_dir() -> Path:
-    """The shipped policies: package data in a wheel, `policies/` in a checkout."""
+def shipped_dir(kind: str) -> Path:
+    """Where `policies` or `clusters` lie: package data in a wheel, or the checkout."""
     package = Path(orchestrator.__file__).parent
-    packaged = package / "policies"
-    return packaged if packaged.is_dir() else package.parent / "policies"
+    packaged = package / kind
+    return packaged if packaged.is_dir() else package.parent / kind
 
 
 def shipped_policies() -> dict[str, Path]:
     """The shipped policies' files by name."""
-    return {path.stem: path for path in sorted(policies_dir().glob("*.yaml"))}
+    return {path.stem: path for path in sorted(shipped_dir("policies").glob("*.yaml"))}
 
 
 def find_policy(ref: str, search: Sequence[Path] = ()) -> Path:

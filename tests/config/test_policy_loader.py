@@ -22,7 +22,7 @@ from orchestrator.config.policy import (
     policy_hash,
     policy_schema,
 )
-from orchestrator.config.shipped import policies_dir, shipped_policies
+from orchestrator.config.shipped import shipped_dir, shipped_policies
 from orchestrator.errors import ConfigError
 from orchestrator.records import PoolTraits
 from tests.strategies import policies
@@ -248,7 +248,7 @@ def test_all_plain() -> None:
 
 
 def test_the_shipped_schema_is_current() -> None:
-    shipped = json.loads((policies_dir() / "schema.json").read_text())
+    shipped = json.loads((shipped_dir("policies") / "schema.json").read_text())
     assert shipped == policy_schema(), (
         "orchestrator policy schema > policies/schema.json"
     )
