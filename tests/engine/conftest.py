@@ -53,7 +53,7 @@ class LocalFleet:
         return dict(row)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFleet]:
     from orchestrator.serving.launcher import running_fleet
 

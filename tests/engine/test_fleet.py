@@ -140,20 +140,15 @@ def test_structured_outputs_on_a_speculative_pool(fleet: LocalFleet) -> None:
 
 
 def test_a_forced_tool_call(fleet: LocalFleet) -> None:
-    # Few values, so that the small model can't write a city's name without end.
-    city = {"type": "string", "enum": ["Lisbon", "Porto"]}
-    parameters = {"type": "object", "properties": {"city": city}, "required": ["city"]}
-    tool = {"name": "weather", "parameters": parameters}
-    response = fleet.chat(
-        "What is the weather in Lisbon?",
-        max_tokens=48,
-        tools=[{"type": "function", "function": tool}],
-        tool_choice={"type": "function", "function": {"name": "weather"}},
-    )
+    demo = next(r for r in REQUESTS if r.name == "tool call")
+    response = fleet.post("/v1/chat/completions", {"model": MODEL, **demo.body()})
     assert response.headers["x-spec-class"] == "structured"
+    assert response.headers["x-spec-pool"] == "ngram"
     (call,) = response.json()["choices"][0]["message"]["tool_calls"]
-    assert call["function"]["name"] == "weather"
-    assert json.loads(call["function"]["arguments"])["city"] in city["enum"]
+    assert call["function"]["name"] == "get_weather"
+    arguments = json.loads(call["function"]["arguments"])
+    assert set(arguments) == {"city", "unit"}
+    assert arguments["unit"] in ("celsius", "fahrenheit")
 
 
 def test_sampling_on_a_speculative_pool_is_mended(fleet: LocalFleet) -> None:

@@ -1,4 +1,4 @@
-"""A real Ray Serve with two pools of the small fake engine, once for the session."""
+"""A real Ray Serve with two pools of the small fake engine, once for a file of tests."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Fleet:
         return rows
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     from orchestrator.serving.launcher import running_fleet
 
