@@ -1,4 +1,4 @@
-"""A real Ray Serve with two pools of the small fake engine, once for a file of tests."""
+"""A real Ray Serve with three pools of the small fake engine, once for a test file."""
 
 from __future__ import annotations
 
