@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
@@ -173,17 +172,14 @@ def policy_hash(policy: Policy) -> str:
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def load_policy(
-    ref: str | Mapping[str, Any] | Document, search: Sequence[Path] = ()
-) -> Policy:
+def load_policy(ref: str | Mapping[str, Any] | Document) -> Policy:
     """The policy that `ref` is or names.
 
-    A text is a shipped policy's name, or a path, relative to one of the folders
-    `search` or to the working folder. Raises ConfigError with every mistake, and
-    FileNotFoundError where the text names nothing.
+    A text is a shipped policy's name, or a path. Raises ConfigError with every mistake,
+    and FileNotFoundError where the text names nothing.
     """
     if isinstance(ref, str):
-        path = find_policy(ref, search)
+        path = find_policy(ref)
         return parse_policy(Document.of_file(path), str(path))
     return parse_policy(ref)
 

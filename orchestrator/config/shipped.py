@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import orchestrator
@@ -21,19 +20,18 @@ def shipped_policies() -> dict[str, Path]:
     return {path.stem: path for path in sorted(shipped_dir("policies").glob("*.yaml"))}
 
 
-def find_policy(ref: str, search: Sequence[Path] = ()) -> Path:
+def find_policy(ref: str) -> Path:
     """The file of a shipped policy's name, or of a path.
 
-    A path is relative to one of the folders `search` or to the working folder. Raises
-    FileNotFoundError, whose text says what was looked for.
+    A relative path is one from the working folder. Raises FileNotFoundError, whose
+    text says what was looked for.
     """
     shipped = shipped_policies()
     if ref in shipped:
         return shipped[ref]
-    for folder in (*search, Path()):
-        if (folder / ref).is_file():
-            return folder / ref
+    path = Path(ref)
+    if path.is_file():
+        return path
     if ref.endswith((".yaml", ".yml")) or "/" in ref:
-        places = ", ".join(str(folder.absolute()) for folder in (*search, Path()))
-        raise FileNotFoundError(f"no policy file {ref} in {places}")
+        raise FileNotFoundError(f"no policy file {path.absolute()}")
     raise FileNotFoundError(f"no policy `{ref}` is shipped ({suggest(ref, shipped)})")

@@ -38,7 +38,6 @@ class OutcomeRecorder:
         self, path: Path, *, capacity: int = 10_000, max_bytes: int = MAX_BYTES
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
         self._overflown = 0
         self._queue: queue.Queue[logging.LogRecord] = queue.Queue(capacity)
         handler = _OutcomeFile(

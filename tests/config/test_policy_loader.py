@@ -217,15 +217,16 @@ def test_an_inline_policy_tells_the_lines_of_its_file() -> None:
         load_policy({"otherwise": "plain"})
 
 
-def test_names_and_paths(tmp_path: Path) -> None:
+def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert load_policy("default").name == "default"
     (tmp_path / "mine.yaml").write_text("name: mine\notherwise: plain\n")
-    assert load_policy("mine.yaml", [tmp_path]).name == "mine"
+    assert load_policy("mine.yaml").name == "mine"
     assert load_policy(str(tmp_path / "mine.yaml")).name == "mine"
     with pytest.raises(FileNotFoundError, match="did you mean `default`"):
         load_policy("defualt")
-    with pytest.raises(FileNotFoundError, match="no policy file other"):
-        load_policy("other.yaml", [tmp_path])
+    with pytest.raises(FileNotFoundError, match=r"no policy file .*other"):
+        load_policy("other.yaml")
 
 
 def test_hash() -> None:
