@@ -64,6 +64,19 @@ class InfeasibleError(RequestError):
     """No pool of the fleet can serve this request, whatever the policy says."""
 
 
+class QuarantinedError(RequestError):
+    """An equal request was in flight when two engines died."""
+
+    status = 422
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            "Two engines died while a request with this very body was in flight. It is"
+            f" refused for another {seconds:.0f} s.",
+            code="quarantined",
+        )
+
+
 class UnavailableError(OrchestratorError):
     """All pools that could serve the request are full or down; try again later."""
 
@@ -72,7 +85,23 @@ class UnavailableError(OrchestratorError):
 
 
 class PoolForbiddenError(RequestError):
-    """`x-spec-pool` names a pool where the policy does not allow the header."""
+    """`x-spec-pool` names a pool where neither policy nor API key allows it."""
+
+    status = 403
+    type = "permission_error"
+
+
+class UnauthorizedError(RequestError):
+    """The request has no API key, or one that is not in the keys file."""
+
+    status = 401
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="invalid_api_key")
+
+
+class AdminRequiredError(RequestError):
+    """The request would change the router, and its key may not."""
 
     status = 403
     type = "permission_error"

@@ -21,6 +21,20 @@ CLASSES: tuple[str, ...] = (
 
 NO_HEADERS: Mapping[str, str] = {}
 
+#: The pools that a caller may choose with `x-spec-pool`.
+PoolRights = Literal["all"] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, as the API key says; the key itself is kept nowhere."""
+
+    #: The tenant in outcomes, policies and experiments.
+    name: str
+    pools: PoolRights = ()
+    #: May change things under `/router/`.
+    admin: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Features:
@@ -123,6 +137,7 @@ class Decision:
     reason: str
     policy: str
     policy_hash: str
+    policy_version: str | None = None
     #: Pools to try after `pool`, best first; all of them feasible for the request and,
     #: where any is, healthy.
     alternatives: tuple[str, ...] = ()
@@ -182,6 +197,10 @@ class Outcome:
     effective_tokens: float | None
     #: Time that routing took.
     overhead_s: float
+    #: The version that the policy's author gave it.
+    policy_version: str | None = None
+    #: The pool that failed before the first byte; `pool` is where it was sent then.
+    failed_pool: str | None = None
     tenant: str | None = None
     experiment: str | None = None
     arm: str | None = None

@@ -35,7 +35,7 @@ Cluster = Annotated[
 
 
 @contextlib.contextmanager
-def _started(cluster: Path, console: Console) -> Iterator[RunningFleet]:
+def started(cluster: Path, console: Console) -> Iterator[RunningFleet]:
     """The fleet of `cluster`, started with its progress shown, stopped at the end."""
     # Ray takes seconds to import; every other command does without it.
     from orchestrator.serving.launcher import running_fleet
@@ -68,7 +68,7 @@ def _started(cluster: Path, console: Console) -> Iterator[RunningFleet]:
 def serve(cluster: Cluster = LOCAL_CPU) -> None:
     """Start a fleet and keep it in the foreground; Ctrl-C ends it."""
     console = Console()
-    with contextlib.suppress(KeyboardInterrupt), _started(cluster, console) as fleet:
+    with contextlib.suppress(KeyboardInterrupt), started(cluster, console) as fleet:
         console.print(
             f"It answers at {fleet.url}/v1, for example:\n\n"
             f"  curl -si {fleet.url}/v1/chat/completions "
@@ -114,7 +114,7 @@ def demo(
         console=console,
         transient=True,
     )
-    with _started(cluster, console) as fleet:
+    with started(cluster, console) as fleet:
         with bar:
             task = bar.add_task("Warming up", total=len(REQUESTS))
             results: list[Comparison] = []

@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from orchestrator.cli import bench, classify, fleet, models, policy
+from orchestrator.cli import bench, classify, fleet, keys, models, policy
 from orchestrator.errors import OrchestratorError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command()(fleet.demo)
 app.command()(fleet.serve)
 app.add_typer(bench.app, name="bench")
 app.command()(classify.classify)
+app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
 app.add_typer(policy.app, name="policy")
 

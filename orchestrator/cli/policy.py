@@ -1,4 +1,4 @@
-"""`orchestrator policy`: check a policy, explain a decision, print the schema."""
+"""`orchestrator policy`: check a policy, apply it, explain a decision, the schema."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.status import Status
 
 from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
@@ -23,7 +24,7 @@ from orchestrator.routing.examples import endpoint_of, run_examples
 from orchestrator.routing.lint import dead_rules, unknown_pools
 from orchestrator.routing.router import Router
 
-app = typer.Typer(help="Policies: check one, explain a decision, print the schema.")
+app = typer.Typer(help="Policies: check, apply, explain a decision, the schema.")
 
 #: Exit codes of `check`, the worst of all files.
 OK, EXAMPLE_FAILED, MISTAKES = 0, 1, 2
@@ -58,6 +59,7 @@ class _Report:
         return {
             "file": self.source,
             "name": self.policy.name if self.policy else None,
+            "version": self.policy.version if self.policy else None,
             "hash": policy_hash(self.policy) if self.policy else None,
             "mistakes": [dataclasses.asdict(p) for p in self.mistakes],
             "failed_examples": [dataclasses.asdict(p) for p in self.failures],
@@ -209,6 +211,73 @@ def _header(text: str) -> tuple[str, str]:
     if not colon:
         raise OrchestratorError(f"--header {text!r}: write it as 'name: value'")
     return name.strip().lower(), value.strip()
+
+
+@app.command()
+def apply(
+    file: Annotated[str, typer.Argument(help="A policy file or a shipped name.")],
+    address: Annotated[
+        str, typer.Option(help="Ray's dashboard, as `serve deploy` takes it.")
+    ] = "http://127.0.0.1:8265",
+    url: Annotated[
+        str, typer.Option(help="Where the router answers, without /v1.")
+    ] = "http://127.0.0.1:8000",
+    application: Annotated[
+        str | None,
+        typer.Option("--app", metavar="NAME", help="One of several with a fleet."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(envvar="ORCH_API_KEY", help="An API key, where the router asks."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds that the router's replicas have.")
+    ] = 60,
+    json_file: _JsonOption = None,
+) -> None:
+    """Put a policy in force on a running fleet: no engine restarts, no request is lost.
+
+    The policy is checked, and its examples run on that fleet's pools. It is then
+    written into the deployed config of the cluster, and the command waits until every
+    replica of the router has it.
+
+    Exit code: 0 it is in force everywhere, 1 an example failed, or the fleet was not
+    reached, or a replica does not have it, 2 the file has mistakes.
+    """
+    document = _document(file)
+    policy = parse_policy(document)
+    # Ray takes seconds to import; every other command does without it.
+    from orchestrator.serving.apply import DeployedRouter, RouterStatus
+
+    console = Console(soft_wrap=True, highlight=False)
+    router = DeployedRouter(address, application)
+    report = _check(file, router.fleet.traits())
+    _print(console, report)
+    if report.exit_code != OK:
+        raise typer.Exit(report.exit_code)
+    with Status("Asking the router …", console=console) as shown:
+        applied = router.apply(
+            document.data,
+            policy,
+            RouterStatus(url, key),
+            timeout,
+            lambda have, running: shown.update(
+                f"{have} of {running} router replicas have the policy …"
+            ),
+        )
+    count = len(applied.replicas)
+    where = "the router" if count == 1 else f"all {count} replicas of the router"
+    in_force = f"{policy.name} ({policy_hash(policy)}) is in force on {where}"
+    console.print(
+        f"{in_force} after {applied.seconds:.1f} s"
+        if applied.changed
+        else f"unchanged: {in_force}; nothing was sent",
+        style="green",
+        markup=False,
+    )
+    if json_file is not None:
+        result = report.as_json() | dataclasses.asdict(applied)
+        json_file.write_text(json.dumps(result, indent=2) + "\n")
 
 
 @app.command()

@@ -17,6 +17,17 @@ from orchestrator.errors import ConfigError, Problem
 M = TypeVar("M", bound=BaseModel)
 
 
+def read_text(path: FilePath) -> str:
+    """The text of a file; raises ConfigError when it is not there or not text."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        problem = Problem("the file is no UTF-8 text")
+    except OSError as error:
+        problem = Problem(f"can't be read: {error.strerror or error}")
+    raise ConfigError(str(path), [problem])
+
+
 class Document:
     """Data that people wrote, with the places of its nodes where a file holds it."""
 
@@ -42,16 +53,7 @@ class Document:
     @classmethod
     def of_file(cls, path: FilePath) -> Document:
         """Read a YAML file; raises ConfigError when it is not there or not text."""
-        try:
-            text = path.read_text("utf-8")
-        except UnicodeDecodeError:
-            raise ConfigError(
-                str(path), [Problem("the file is no UTF-8 text")]
-            ) from None
-        except OSError as error:
-            problem = Problem(f"can't be read: {error.strerror or error}")
-            raise ConfigError(str(path), [problem]) from None
-        return cls.of_text(text, str(path))
+        return cls.of_text(read_text(path), str(path))
 
     def at(self, *path: str | int) -> Document:
         """The part at `path`; its mistakes still tell the file's lines."""

@@ -24,12 +24,18 @@ from orchestrator.config.base import (
 from orchestrator.config.engine import EngineArgs
 from orchestrator.config.scale import Scaled
 from orchestrator.config.speculation import Speculation
+from orchestrator.config.yaml import Path
 from orchestrator.records import PoolTraits
 
 #: Name of the ingress deployment, whose `user_config` holds the policy.
 ROUTER_DEPLOYMENT = "router"
 #: Serve's name for an application that the file gives none.
 DEFAULT_APPLICATION = "default"
+
+#: Seen with vLLM 0.29; docs/compatibility.md has the details.
+_CHUNKS_KILL = (
+    "vLLM's CPU engine dies when a request with `seed` is prefilled in chunks"
+)
 
 PoolName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 
@@ -61,6 +67,8 @@ class RouterDeployment(Scaled):
     """The ingress: it takes all requests, so it allows many at a time."""
 
     max_ongoing_requests: Count = 1000
+    #: MiB; larger request bodies are refused with 413.
+    max_body_mib: Count = 16
 
 
 class Pool(Scaled):
@@ -161,6 +169,39 @@ class Fleet(StrictModel):
             if pool.speculation.method == "ngram_gpu":
                 at = ("pools", name, "speculation", "method")
                 yield Mistake("`ngram_gpu` needs a GPU", at, "use `ngram`")
+        # What stands in the fleet's `engine` is wrong once, not once for each pool.
+        yield from dict.fromkeys(
+            mistake for name in self.pools for mistake in self._chunk_mistakes(name)
+        )
+
+    def _chunk_mistakes(self, pool: str) -> Iterator[Mistake]:
+        """What would let a pool's CPU engine prefill a prompt in chunks, or never."""
+        engine = self.engine_args(pool)
+        own = self.pools[pool].engine
+
+        def at(key: str) -> Path:
+            return ("pools", pool, "engine", key) if key in own else ("engine", key)
+
+        # vLLM's own default, and what it makes of `null`, is true.
+        if engine.get("enable_chunked_prefill", False) is not False:
+            text = f"must be false for `accelerator: cpu`: {_CHUNKS_KILL}"
+            yield Mistake(text, at("enable_chunked_prefill"), "left out it is")
+        # It splits longer prompts even where chunked prefill is off.
+        if engine.get("long_prefill_token_threshold"):
+            text = f"not for `accelerator: cpu`: {_CHUNKS_KILL}"
+            where = at("long_prefill_token_threshold")
+            yield Mistake(text, where, "remove it", name=True)
+        longest = engine.get("max_model_len")
+        for key in ("max_num_batched_tokens", "max_num_scheduled_tokens"):
+            tokens = engine.get(key)
+            if not isinstance(longest, int) or not isinstance(tokens, int):
+                continue
+            if tokens < longest:
+                text = (
+                    f"must be at least max_model_len ({longest}), not {tokens}: a CPU"
+                    " engine here takes each prompt in one step"
+                )
+                yield Mistake(text, at(key), "left out it is")
 
     def engine_args(self, pool: str) -> dict[str, Any]:
         """vLLM's engine arguments of a pool, as the file sets them."""

@@ -116,6 +116,8 @@ class Policy(StrictModel):
     """How requests find their pool."""
 
     name: Name
+    #: The author's own, such as "7" or a commit: shown and recorded, not interpreted.
+    version: Name | None = None
     #: Whether a client may choose the pool with the header `x-spec-pool`.
     allow_forced_pool: Flag = False
     classes: tuple[CustomClass, ...] = ()
@@ -164,9 +166,12 @@ def parse_policy(
 
 
 def policy_hash(policy: Policy) -> str:
-    """12 hex digits of what the policy decides; its examples don't count."""
+    """12 hex digits of what the policy decides; examples and version don't count.
+
+    Two policies with one hash decide alike, however their authors number them.
+    """
     content = policy.model_dump(
-        mode="json", by_alias=True, exclude_none=True, exclude={"examples"}
+        mode="json", by_alias=True, exclude_none=True, exclude={"examples", "version"}
     )
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:12]

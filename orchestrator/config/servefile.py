@@ -1,13 +1,13 @@
-"""Reading the fleet, and the policy's reference, out of a Ray Serve config file."""
+"""Reading the fleet, and the router's own settings, out of a Ray Serve config file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config.base import Mistake, StrictModel
+from orchestrator.config.base import Mistake, StrictModel, suggest
 from orchestrator.config.document import Document
 from orchestrator.config.fleet import DEFAULT_APPLICATION, ROUTER_DEPLOYMENT, Fleet
 
@@ -22,14 +22,24 @@ class AppArgs(StrictModel):
 
     @classmethod
     def unknown_field(cls, name: str) -> tuple[str, str]:
-        """A policy here would restart the engines with every edit."""
-        if name == "policy":
+        """The router's own settings here would restart the engines with every edit."""
+        if name in ("policy", "keys"):
             return (
-                "the policy must not stand in `args`: a change here restarts every"
+                f"`{name}` must not stand in `args`: a change here restarts every"
                 " engine",
                 f"put it in the `user_config` of deployment `{ROUTER_DEPLOYMENT}`",
             )
         return super().unknown_field(name)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterConfig:
+    """The router deployment's `user_config`: a change of it restarts nothing."""
+
+    #: None where it has no policy.
+    policy: PolicyRef | None = None
+    #: Absolute path of the file with the API keys; None where it names none.
+    keys: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +49,7 @@ class FleetFile:
     path: Path
     application: str
     fleet: Fleet
-    #: None where the router deployment has no policy.
-    policy: PolicyRef | None
+    router: RouterConfig
 
 
 def parse_args(args: Mapping[str, Any], source: str = "args") -> AppArgs:
@@ -59,30 +68,39 @@ def load_fleet(path: Path | str, application: str | None = None) -> FleetFile:
     app = document.at("applications", index)
     name = app.data.get("name", DEFAULT_APPLICATION)
     fleet = app.at("args").parse(AppArgs).fleet
-    return FleetFile(path, str(name), fleet, _router_policy(app))
+    return FleetFile(path, str(name), fleet, _router(app))
 
 
-def policy_ref(user_config: Document) -> PolicyRef | None:
-    """The policy that the router deployment's `user_config` names or holds."""
+def router_config(user_config: Document) -> RouterConfig:
+    """What the router's `user_config` says; raises ConfigError with every mistake."""
     data = user_config.data
     if data is None:
-        return None
+        return RouterConfig()
     if not isinstance(data, dict):
         raise user_config.error(Mistake("must be a mapping with `policy`"))
-    unknown = [
-        Mistake(f"unknown field `{key}`", (key,), "allowed: policy", name=True)
-        for key in data
-        if key != "policy"
-    ]
-    if unknown:
-        raise user_config.error(*unknown)
+    mistakes = list(_mistakes(data))
+    if mistakes:
+        raise user_config.error(*mistakes)
     policy = data.get("policy")
-    if policy is None or isinstance(policy, str):
-        return policy
     if isinstance(policy, dict):
-        return user_config.at("policy")
-    hint = "a shipped name, a path, or the policy itself"
-    raise user_config.error(Mistake("is no policy", ("policy",), hint))
+        policy = user_config.at("policy")
+    return RouterConfig(policy, data.get("keys"))
+
+
+def _mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
+    fields = ("policy", "keys")
+    for key in data:
+        if key not in fields:
+            text, hint = f"unknown field `{key}`", suggest(key, fields)
+            yield Mistake(text, (key,), hint, name=True)
+    if not isinstance(data.get("policy"), str | dict | None):
+        hint = "a shipped name, a path, or the policy itself"
+        yield Mistake("is no policy", ("policy",), hint)
+    keys = data.get("keys", "/")
+    # Left empty it is a mistake: it must not open a fleet that was meant to be closed.
+    if not isinstance(keys, str) or not Path(keys).is_absolute():
+        hint = "of a file on the head node; without keys leave the field out"
+        yield Mistake("must be an absolute path", ("keys",), hint)
 
 
 def _application(document: Document, wanted: str | None) -> int:
@@ -106,13 +124,13 @@ def _application(document: Document, wanted: str | None) -> int:
     raise document.error(Mistake(text, ("applications",), hint))
 
 
-def _router_policy(app: Document) -> PolicyRef | None:
+def _router(app: Document) -> RouterConfig:
     deployments = app.data.get("deployments") or []
     if not isinstance(deployments, list):
         raise app.error(Mistake("must be a list", ("deployments",)))
     for i, deployment in enumerate(deployments):
         if isinstance(deployment, dict) and deployment.get("name") == ROUTER_DEPLOYMENT:
-            if "user_config" not in deployment:
-                return None
-            return policy_ref(app.at("deployments", i, "user_config"))
-    return None
+            if "user_config" in deployment:
+                return router_config(app.at("deployments", i, "user_config"))
+            break
+    return RouterConfig()

@@ -10,6 +10,7 @@ from orchestrator.errors import InfeasibleError, PoolForbiddenError, RequestErro
 from orchestrator.records import (
     Decision,
     Features,
+    PoolRights,
     PoolTraits,
     RequestClass,
     RuleTrace,
@@ -102,20 +103,22 @@ class Router:
         *,
         healthy: Collection[str] | None = None,
         forced: str | None = None,
+        may_force: PoolRights = (),
     ) -> Decision:
         """Pick the pool, and those to try after it.
 
         `healthy`: the pools that can take requests now, None where that is not known.
-        `forced`: the pool that the client asks for. Where no feasible pool is healthy
+        `forced`: the pool that the client asks for. `may_force`: the pools that its key
+        lets it choose where the policy lets nobody. Where no feasible pool is healthy
         the decision is as if all were.
 
         Raises:
             InfeasibleError: no pool of the fleet can serve the request.
-            PoolForbiddenError: the policy does not let clients choose the pool.
+            PoolForbiddenError: neither the policy nor the key lets the client choose.
             RequestError: the forced pool does not exist or can't serve the request.
         """
         if forced is not None:
-            return self._forced(features, forced)
+            return self._forced(features, forced, may_force)
         class_name = self.effective_class(features, request_class).name
         rule, wanted = "otherwise", self.policy.otherwise.pool
         for candidate in self._rules:
@@ -145,6 +148,7 @@ class Router:
             reason=reason,
             policy=self.policy.name,
             policy_hash=self.policy_hash,
+            policy_version=self.policy.version,
             alternatives=tuple(feasible[1:]),
             propensities={chosen: 1.0},
         )
@@ -156,6 +160,7 @@ class Router:
         *,
         healthy: Collection[str] | None = None,
         forced: str | None = None,
+        may_force: PoolRights = (),
     ) -> Explanation:
         """What `decide` would say, with every rule and pool that it looked at.
 
@@ -164,7 +169,11 @@ class Router:
         decision, error = None, None
         try:
             decision = self.decide(
-                features, request_class, healthy=healthy, forced=forced
+                features,
+                request_class,
+                healthy=healthy,
+                forced=forced,
+                may_force=may_force,
             )
         except RequestError as refusal:
             error = refusal.message
@@ -202,11 +211,13 @@ class Router:
             traces.append(RuleTrace(rule.name, holds, why))
         return tuple(traces)
 
-    def _forced(self, features: Features, pool: str) -> Decision:
-        if not self.policy.allow_forced_pool:
+    def _forced(self, features: Features, pool: str, may_force: PoolRights) -> Decision:
+        by_key = may_force == "all" or pool in may_force
+        if not (self.policy.allow_forced_pool or by_key):
             raise PoolForbiddenError(
-                f"The policy {self.policy.name} does not let clients choose the pool;"
-                f" leave out the header {FORCE_HEADER}.",
+                f"The policy {self.policy.name} does not let clients choose the pool,"
+                f" and this request has no API key that allows pool {pool[:64]!r};"
+                f" leave out the header {FORCE_HEADER}, or use a key with that right.",
                 param=FORCE_HEADER,
             )
         if pool not in self._traits:
@@ -226,6 +237,7 @@ class Router:
             reason=f"the header {FORCE_HEADER} asks for it",
             policy=self.policy.name,
             policy_hash=self.policy_hash,
+            policy_version=self.policy.version,
             propensities={pool: 1.0},
         )
 

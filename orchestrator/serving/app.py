@@ -11,9 +11,11 @@ from ray.serve.llm.ingress import make_fastapi_ingress
 from orchestrator.config.fleet import ROUTER_DEPLOYMENT, Fleet
 from orchestrator.config.servefile import parse_args
 from orchestrator.serving import hooks
+from orchestrator.serving.gate import Gate
 from orchestrator.serving.ingress import ENDPOINTS, RouterIngress
 from orchestrator.serving.model import check_model_folder, model_source
 from orchestrator.serving.pools import build_pool
+from orchestrator.serving.replies import HANDLED, handle
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -32,9 +34,11 @@ def build_app(args: dict[str, Any]) -> Application:
     source = model_source(fleet)
     built = {name: build_pool(fleet, name, source) for name in fleet.pools}
     config, _ = next(iter(built.values()))
-    ingress = make_fastapi_ingress(
-        RouterIngress, endpoint_map=ENDPOINTS, app=hooks.make_app()
-    )
+    app = hooks.make_app()
+    app.add_middleware(Gate, max_body_bytes=fleet.router.max_body_mib * 2**20)
+    for error in HANDLED:
+        app.add_exception_handler(error, handle)
+    ingress = make_fastapi_ingress(RouterIngress, endpoint_map=ENDPOINTS, app=app)
     return serve.deployment(
         ingress,
         name=ROUTER_DEPLOYMENT,

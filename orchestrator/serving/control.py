@@ -8,24 +8,29 @@ from dataclasses import replace
 from typing import Any
 
 from ray import serve
-from ray.serve.handle import DeploymentHandle
+from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
 from orchestrator.config.document import Document
 from orchestrator.config.fleet import Fleet
 from orchestrator.config.policy import Policy, all_plain, policy_hash
-from orchestrator.config.servefile import policy_ref
+from orchestrator.config.servefile import router_config
 from orchestrator.errors import OrchestratorError
 from orchestrator.records import PoolTraits
 from orchestrator.routing.router import Router
 from orchestrator.serving import hooks
 from orchestrator.serving.policies import resolve_policy
+from orchestrator.serving.tally import add_up
 
 logger = logging.getLogger("ray.serve")
 
 #: Seconds between two tries to learn how a pool samples.
 ASK_EVERY_S = 1.0
+#: Seconds between two looks for calls that wait for a pool without a replica.
+FREE_EVERY_S = 0.25
 #: Seconds that a pool has to say so.
 ANSWER_S = 5.0
+#: Seconds that the router's replicas have to report.
+REPORT_S = 2.0
 
 
 class PoolWatch:
@@ -42,6 +47,10 @@ class PoolWatch:
         #: that sample right.
         self._asked: set[str] = set()
         self._mended: set[str] = set()
+        #: Calls whose answers have not ended, by pool.
+        self._calls: dict[str, set[DeploymentResponseGenerator]] = {
+            name: set() for name in handles
+        }
         #: The pools as the router sees them now; a new object when that changes.
         self.traits = self._traits()
 
@@ -51,8 +60,22 @@ class PoolWatch:
             for name, traits in self._fleet.traits(cpu_sampling_mended=False).items()
         }
 
+    def has_replica(self, pool: str) -> bool:
+        """Whether the pool has a replica that runs, as far as Serve has told."""
+        return hooks.has_replica(self._handles[pool])
+
     def _running(self) -> list[str]:
-        return [n for n, handle in self._handles.items() if hooks.has_replica(handle)]
+        return [name for name in self._handles if self.has_replica(name)]
+
+    def began(self, pool: str, call: DeploymentResponseGenerator) -> None:
+        """Note a call; while it waits for a replica and the pool loses its last one, it
+        is cancelled, which shows in its answer: Serve would let it wait for minutes.
+        """
+        self._calls[pool].add(call)
+
+    def ended(self, pool: str, call: DeploymentResponseGenerator) -> None:
+        """Note that a call's answer has ended, or is of no interest any more."""
+        self._calls[pool].discard(call)
 
     @property
     def healthy(self) -> frozenset[str]:
@@ -68,7 +91,18 @@ class PoolWatch:
         return sorted(self._handles, key=lambda name: name not in self.healthy)
 
     async def run(self) -> None:
-        """Ask each new pool how it samples, until all have said."""
+        """Ask each new pool how it samples, and free calls that no replica can take."""
+        await asyncio.gather(self._ask_all(), self._free_stranded())
+
+    async def _free_stranded(self) -> None:
+        while True:
+            await asyncio.sleep(FREE_EVERY_S)
+            for pool, calls in self._calls.items():
+                if calls and not self.has_replica(pool):
+                    for call in [c for c in calls if not hooks.is_assigned(c)]:
+                        call.cancel()
+
+    async def _ask_all(self) -> None:
         while not all(
             traits.sampling or name in self._asked
             for name, traits in self.traits.items()
@@ -127,11 +161,12 @@ class PolicyHolder:
             self._router = Router(self._policy, self._traits)
         return self._router
 
-    async def load(self, user_config: dict[str, Any]) -> None:
+    async def load(self, user_config: dict[str, Any] | None) -> None:
         """Take the policy that `user_config` holds or names; keep the old if bad."""
         source = "user_config"
         try:
-            reference = policy_ref(Document(user_config, source)) or "default"
+            config = router_config(Document(user_config, source))
+            reference = config.policy or "default"
             source = reference if isinstance(reference, str) else "inline"
             policy = await resolve_policy(reference)
             router = Router(policy, self._watch.traits)
@@ -146,10 +181,42 @@ class PolicyHolder:
         logger.info("Policy %s (%s) is in force", policy.name, policy_hash(policy))
 
     def status(self) -> dict[str, Any]:
-        """Name, hash and source of the policy in force, and the last rejection."""
+        """What is in force and where it comes from, and the last rejection."""
         return {
             "name": self._policy.name,
+            "version": self._policy.version,
             "hash": policy_hash(self._policy),
             "source": self._source,
             "rejected": self._rejected,
         }
+
+
+async def ask_all(own: dict[str, Any]) -> dict[str, Any]:
+    """What every replica of the router reports, for `/router/status`.
+
+    `own` is the report of the replica that asks; it counts even where asking fails.
+    """
+    context = serve.get_replica_context()
+    answers: list[dict[str, Any]] = []
+    asked: list[str] = []
+    try:
+        handle = await asyncio.to_thread(
+            serve.get_deployment_handle, context.deployment, context.app_name
+        )
+        answers, asked = await hooks.ask_replicas(handle, "report", REPORT_S)
+    except Exception:
+        logger.exception("The router's replicas could not be asked")
+    return join_reports([own, *answers], asked)
+
+
+def join_reports(reports: list[dict[str, Any]], asked: list[str]) -> dict[str, Any]:
+    """The reports in one: who did not answer, whether all agree, and the totals."""
+    by_name = {report["replica"]: report for report in reports}
+    replicas = [by_name[name] for name in sorted(by_name)]
+    policies = {(r["policy"]["hash"], r["policy"]["version"]) for r in replicas}
+    return {
+        "replicas": replicas,
+        "unanswered": sorted(set(asked) - set(by_name)),
+        "consistent": len(policies) == 1,
+        "totals": add_up(report["counts"] for report in replicas),
+    }

@@ -8,10 +8,12 @@ when Ray changes that method, its caller, or the helpers imported here.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
 from ray.llm._internal.common.callbacks.base import CallbackBase
 from ray.llm._internal.serve.constants import (
     DEFAULT_LLM_ROUTER_HTTP_TIMEOUT as REQUEST_TIMEOUT_S,
@@ -26,17 +28,22 @@ from ray.llm._internal.serve.core.configs.openai_api_models import (
     TokenizeCompletionRequest,
     to_model_metadata,
 )
-from ray.llm._internal.serve.core.ingress.ingress import init as ray_app
 from ray.llm._internal.serve.core.ingress.utils import (
     _sanitize_chat_completion_request,
 )
 from ray.llm._internal.serve.core.protocol import RawRequestInfo
+from ray.llm._internal.serve.observability.metrics.fast_api_metrics import (
+    add_http_metrics_middleware,
+    metrics_lifespan,
+)
 from ray.serve._private.http_util import session_id_from_headers
-from ray.serve.handle import DeploymentHandle
+from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 from ray.serve.llm.ingress import OpenAiIngress
 from vllm.entrypoints.generate.base.protocol import StreamOptions
+from vllm.exceptions import VLLMClientError
 
 __all__ = [
+    "ENGINE_DEAD",
     "REQUEST_TIMEOUT_S",
     "ChatCompletionRequest",
     "CompletionRequest",
@@ -48,18 +55,36 @@ __all__ = [
     "PoolCallIngress",
     "StreamOptions",
     "TokenizeCompletionRequest",
+    "VLLMClientError",
+    "ask_replicas",
     "call_pool",
     "has_replica",
+    "is_assigned",
     "join_tokenization",
     "make_app",
     "to_model_metadata",
 ]
 
 
+#: What vLLM says when its engine has died, in exceptions and in streams.
+ENGINE_DEAD = "EngineCore encountered an issue"
+
+
 def make_app() -> FastAPI:
-    """The FastAPI app that Ray itself would make: its middlewares and metrics."""
-    app: FastAPI = ray_app()
-    app.title = "spec-orchestrator"
+    """A FastAPI app with Ray's own parts, as Ray makes it, but for its error handling.
+
+    Ray's handlers send traces and repeat the client's input, and they pass every chunk
+    through a middleware.
+    """
+    app = FastAPI(title="spec-orchestrator", lifespan=metrics_lifespan)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=["*"],
+        allow_credentials=True,
+        allow_methods=["*"],
+        allow_headers=["*"],
+    )
+    add_http_metrics_middleware(app)
     return app
 
 
@@ -75,6 +100,28 @@ def has_replica(handle: DeploymentHandle) -> bool:
     if inner._request_router is None:  # made at the first request
         return bool(inner._running_replicas)
     return bool(inner._request_router.curr_replicas)
+
+
+async def ask_replicas(
+    handle: DeploymentHandle, method: str, timeout_s: float
+) -> tuple[list[Any], list[str]]:
+    """Call `method` on every running replica; the answers that came, and who was asked.
+
+    The public `results_async` of a broadcast drops every answer where one is late.
+
+    Raises:
+        TimeoutError: Serve did not tell of the replicas within `timeout_s` seconds.
+    """
+    sent = handle.broadcast(method)._fetch_replica_results_async()
+    results = await asyncio.wait_for(sent, timeout_s)
+    router = handle._router._asyncio_router._request_router
+    asked = [replica.unique_id for replica in router.curr_replicas]
+    answers = [asyncio.ensure_future(result.get_async()) for result in results]
+    done, late = await asyncio.wait(answers, timeout=timeout_s)
+    for answer in late:
+        answer.cancel()
+    good = (a for a in done if not a.cancelled() and a.exception() is None)
+    return [answer.result() for answer in good], asked
 
 
 def join_tokenization(engine: Any) -> None:
@@ -100,16 +147,21 @@ class NoDownload(CallbackBase):
         self.ctx.run_init_node = False
 
 
-async def call_pool(
+def is_assigned(call: DeploymentResponseGenerator) -> bool:
+    """Whether a replica has accepted the call."""
+    return bool(call._replica_result_future.done())
+
+
+def call_pool(
     handle: DeploymentHandle, call_method: str, body: Any, request: Request
-) -> AsyncGenerator[Any, None]:
+) -> DeploymentResponseGenerator:
     """Call `call_method` on a pool as Ray's own `_get_response` does.
 
     `handle` must have been made with `stream=True`, once: each `.options()` is a new
     handle. The one exception is Ray's own: a session's id is an option of the handle.
 
-    Yields what the pool's `LLMServer` yields: response objects, `ErrorResponse`s, or
-    lists of server-sent events as text.
+    The answer yields what the pool's `LLMServer` yields: response objects,
+    `ErrorResponse`s, or lists of server-sent events as text.
     """
     session = session_id_from_headers(request.headers)
     if session:
@@ -117,8 +169,9 @@ async def call_pool(
     if isinstance(body, ChatCompletionRequest):
         body = _sanitize_chat_completion_request(body)
     info = RawRequestInfo.from_starlette_request(request)
-    async for item in getattr(handle, call_method).remote(body, info):
-        yield item
+    # The caller's API key is the router's business only.
+    info.headers.pop("authorization", None)
+    return getattr(handle, call_method).remote(body, info)
 
 
 class PoolCallIngress(OpenAiIngress):

@@ -8,14 +8,13 @@ passes; exactly one `Outcome` is recorded when it ends, fails, or is cancelled.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import json
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable
+from typing import Annotated, Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -25,18 +24,33 @@ from ray.serve.handle import DeploymentHandle
 from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
 from orchestrator.config.fleet import Fleet
-from orchestrator.errors import OrchestratorError, RequestError, UnavailableError
-from orchestrator.records import Endpoint
+from orchestrator.errors import (
+    OrchestratorError,
+    QuarantinedError,
+    RequestError,
+    UnavailableError,
+)
+from orchestrator.records import Caller, Endpoint, PoolRights
+from orchestrator.routing.attempts import Attempts
 from orchestrator.routing.examples import endpoint_of
+from orchestrator.routing.quarantine import Quarantine
 from orchestrator.serving import hooks
-from orchestrator.serving.control import PolicyHolder, PoolWatch
+from orchestrator.serving.auth import KeyHolder
+from orchestrator.serving.control import PolicyHolder, PoolWatch, ask_all
+from orchestrator.serving.failures import FULL, PoolFailedError, failure_of
+from orchestrator.serving.invalid import Checked
 from orchestrator.serving.metrics import OutcomeMetrics
-from orchestrator.serving.replies import FULL, error_event, refusal, spec_headers
+from orchestrator.serving.replies import error_event, refusal, spec_headers
 from orchestrator.serving.stream import Meter, Ticket, ask_for_usage
 from orchestrator.serving.tally import Tally
 from orchestrator.store.recorder import OutcomeRecorder, outcomes_dir
 
 logger = logging.getLogger("ray.serve")
+
+ChatBody = Annotated[hooks.ChatCompletionRequest, Checked]
+TextBody = Annotated[hooks.CompletionRequest, Checked]
+TokenizeBody = Annotated[hooks.TokenizeCompletionRequest, Checked]
+DetokenizeBody = Annotated[hooks.DetokenizeRequest, Checked]
 
 _ENDPOINTS: dict[str, Endpoint] = {"chat": "chat", "completions": "completions"}
 
@@ -67,6 +81,8 @@ class RouterIngress(hooks.PoolCallIngress):
         )
         self._watch = PoolWatch(self._fleet, pools)
         self._policy = PolicyHolder(self._watch)
+        self._quarantine = Quarantine()
+        self.keys = KeyHolder()
         context = serve.get_replica_context()
         self._replica = context.replica_tag
         self._recorder = OutcomeRecorder(outcomes_dir() / f"{self._replica}.jsonl")
@@ -81,37 +97,34 @@ class RouterIngress(hooks.PoolCallIngress):
         if hasattr(self, "_recorder"):
             self._recorder.close()
 
-    async def reconfigure(self, user_config: dict[str, Any]) -> None:
+    async def reconfigure(self, user_config: dict[str, Any] | None, rank: Any) -> None:
         """Take a policy from the deployment's `user_config`; never raises.
+
+        `rank` is not used, but Serve leaves this call out without it where a file has
+        `user_config: null`: running replicas would keep the policy they have, and new
+        ones start on another.
 
         A bad policy leaves the old one in force and shows in `/router/status`: an
         exception here would make Serve stop the replica, and the next one too.
         """
+        await self.keys.load(user_config)
         await self._policy.load(user_config)
 
     # --- the OpenAI endpoints -----------------------------------------------------
 
-    async def chat(
-        self, body: hooks.ChatCompletionRequest, request: Request
-    ) -> Response:
+    async def chat(self, body: ChatBody, request: Request) -> Response:
         """Chat completions, routed by the policy."""
         return await self._routed(body, request, "chat")
 
-    async def completions(
-        self, body: hooks.CompletionRequest, request: Request
-    ) -> Response:
+    async def completions(self, body: TextBody, request: Request) -> Response:
         """Text completions, routed by the policy."""
         return await self._routed(body, request, "completions")
 
-    async def tokenize(
-        self, body: hooks.TokenizeCompletionRequest, request: Request
-    ) -> Response:
+    async def tokenize(self, body: TokenizeBody, request: Request) -> Response:
         """Tokens of a text; every pool answers alike."""
         return await self._unrouted(super().tokenize(body, request))
 
-    async def detokenize(
-        self, body: hooks.DetokenizeRequest, request: Request
-    ) -> Response:
+    async def detokenize(self, body: DetokenizeBody, request: Request) -> Response:
         """Text of tokens; every pool answers alike."""
         return await self._unrouted(super().detokenize(body, request))
 
@@ -140,9 +153,11 @@ class RouterIngress(hooks.PoolCallIngress):
     async def _ticket(self, request: Request, endpoint: Endpoint) -> Ticket:
         """Classify and decide; raises what the client must be told."""
         started, arrived = time.perf_counter(), time.time()
+        self._refuse_killers(await request.body())
         body = await request.json()  # parsed once: FastAPI has cached it
         headers = request.headers
-        features = extract(body, headers, endpoint=endpoint)
+        tenant, may_force = _caller(request)
+        features = extract(body, headers, endpoint=endpoint, tenant=tenant)
         request_class = classify(features, headers.get("x-spec-class"))
         router = self._policy.router
         decision = router.decide(
@@ -150,6 +165,7 @@ class RouterIngress(hooks.PoolCallIngress):
             request_class,
             healthy=self._watch.healthy,
             forced=headers.get("x-spec-pool"),
+            may_force=may_force,
         )
         return Ticket(
             request_id=headers.get("x-request-id") or uuid.uuid4().hex,
@@ -162,10 +178,18 @@ class RouterIngress(hooks.PoolCallIngress):
             overhead_s=time.perf_counter() - started,
         )
 
+    def _refuse_killers(self, body: bytes) -> None:
+        left = self._quarantine.refused_for(body, time.monotonic())
+        if left is not None:
+            raise QuarantinedError(left)
+
     async def respond(
         self, body: Any, call_method: str, request: Request
     ) -> AsyncGenerator[Any, None]:
-        """Call the decision's pool, or the next of its alternatives when it is full.
+        """Call the decision's pool, or the next of its alternatives.
+
+        A full pool is passed over; one that fails before the first byte costs a retry.
+        After the first byte a failure ends the stream with an error event.
 
         Requests without a ticket (`/tokenize`, `/detokenize`) need no decision and
         leave no outcome.
@@ -173,60 +197,70 @@ class RouterIngress(hooks.PoolCallIngress):
         ticket: Ticket | None = getattr(request.state, "ticket", None)
         if ticket is None:
             await self._get_model_id(body.model)
-            async for item in self._first_free(
-                self._watch.any_order(), call_method, body, request
-            ):
-                yield item
-            return
-        candidates = (ticket.decision.pool, *ticket.decision.alternatives)
+            pools = self._watch.any_order()
+        else:
+            pools = [ticket.decision.pool, *ticket.decision.alternatives]
+        attempts = Attempts(pools)
         meter = Meter(wants_usage=ask_for_usage(body))
-        begun = False
+        failure: OrchestratorError = UnavailableError(
+            "All pools that can serve this request are full or down."
+        )
         try:
-            async with contextlib.aclosing(
-                self._first_free(candidates, call_method, body, request, ticket)
-            ) as items:
-                async for item in items:
-                    if (passed := meter.watch(item, time.perf_counter())) is not None:
-                        yield passed
-                        begun = True
-            meter.end(time.perf_counter())
+            while (pool := attempts.next(self._watch.has_replica)) is not None:
+                if ticket is not None:
+                    ticket.pool, ticket.failed_pool = pool, attempts.failed
+                answer = hooks.call_pool(self._pools[pool], call_method, body, request)
+                self._watch.began(pool, answer)
+                try:
+                    async for item in answer:
+                        passed = meter.watch(item, time.perf_counter())
+                        if passed is not None:
+                            yield passed
+                    meter.end(time.perf_counter())
+                    return
+                except (asyncio.CancelledError, GeneratorExit):
+                    if meter.status == "cancel":  # the engine must not go on
+                        answer.cancel()
+                    raise
+                except FULL as error:
+                    logger.warning("Pool %s takes no request: %s", pool, error)
+                    if meter.begun:
+                        break
+                except Exception as error:
+                    failure = await self._failure(error, attempts, request)
+                    if meter.begun or not attempts.may_retry():
+                        break
+                finally:
+                    self._watch.ended(pool, answer)
+            raise failure
         except asyncio.CancelledError:
             # Ray's own timeout cancels, too; else it is the client that went away, and
             # until told otherwise the meter says "cancel".
             now = time.perf_counter()
-            if now - ticket.started >= hooks.REQUEST_TIMEOUT_S:
+            if ticket and now - ticket.started >= hooks.REQUEST_TIMEOUT_S:
                 meter.fail("Timeout", 408, now)
             raise
-        except Exception as error:
-            response = refusal(error)
-            meter.fail(type(error).__name__, response.status_code, time.perf_counter())
-            if not (begun and body.stream):
+        except OrchestratorError as error:
+            kind = getattr(error, "kind", type(error).__name__)
+            meter.fail(kind, error.status, time.perf_counter())
+            if not meter.begun:
                 raise
-            yield error_event()
+            yield error_event(error)
         finally:
-            self._record(ticket, meter)
-
-    async def _first_free(
-        self,
-        pools: Iterable[str],
-        call_method: str,
-        body: Any,
-        request: Request,
-        ticket: Ticket | None = None,
-    ) -> AsyncGenerator[Any, None]:
-        """What the first of `pools` yields that takes the request."""
-        for pool in pools:
             if ticket is not None:
-                ticket.pool = pool
-            items = hooks.call_pool(self._pools[pool], call_method, body, request)
-            try:
-                async with contextlib.aclosing(items):
-                    async for item in items:
-                        yield item
-                return
-            except FULL as error:
-                logger.warning("Pool %s takes no request: %s", pool, error)
-        raise UnavailableError("All pools that can serve this request are full.")
+                self._record(ticket, meter)
+
+    async def _failure(
+        self, error: Exception, attempts: Attempts, request: Request
+    ) -> PoolFailedError:
+        """Log and count a pool's failure; remember the body if an engine died of it."""
+        failure, pool = failure_of(error), attempts.pool
+        logger.error("Pool %s failed (%s)", pool, failure.kind, exc_info=error)
+        self._metrics.failed(pool, "died" if failure.died else "failed")
+        if failure.died:
+            body, now = await request.body(), time.monotonic()
+            self._quarantine.died(body, pool, attempts.number, now)
+        return failure
 
     def _record(self, ticket: Ticket, meter: Meter) -> None:
         method = self._fleet.pools[ticket.pool].speculation.method
@@ -246,13 +280,17 @@ class RouterIngress(hooks.PoolCallIngress):
                 raise RequestError("The body is not JSON.") from None
             if not isinstance(body, dict):
                 raise RequestError("The body must be a JSON object: a request body.")
-            features = extract(body, request.headers, endpoint=endpoint_of(body))
+            tenant, may_force = _caller(request)
+            features = extract(
+                body, request.headers, endpoint=endpoint_of(body), tenant=tenant
+            )
             request_class = classify(features, request.headers.get("x-spec-class"))
             explanation = self._policy.router.explain(
                 features,
                 request_class,
                 healthy=self._watch.healthy,
                 forced=request.headers.get("x-spec-pool"),
+                may_force=may_force,
             )
         except OrchestratorError as error:
             return refusal(error)
@@ -260,22 +298,61 @@ class RouterIngress(hooks.PoolCallIngress):
         text = json.dumps(dataclasses.asdict(explanation))
         return Response(text, media_type="application/json")
 
+    async def report(self) -> dict[str, Any]:
+        """This replica's policy and counts; every replica is asked for them."""
+        return {
+            "replica": self._replica,
+            "policy": self._policy.status(),
+            "keys": self.keys.status(),
+            "counts": {
+                **self._tally.status(),
+                "outcomes_dropped": self._recorder.dropped,
+            },
+        }
+
     async def status(self) -> Response:
-        """The policy in force, the pools, and what this replica counted."""
+        """The pools, and what this replica and all of them report."""
+        own = await self.report()
+        scope = f"ingress replica {self._replica} since it started"
         return JSONResponse(
             {
                 "model": self._fleet.model.id,
-                "policy": self._policy.status(),
+                "policy": own["policy"],
                 "pools": await self._watch.status(),
-                "counts": {
-                    "scope": f"ingress replica {self._replica} since it started",
-                    **self._tally.status(),
-                    "outcomes_dropped": self._recorder.dropped,
-                },
+                "counts": {"scope": scope, **own["counts"]},
+                **await ask_all(own),
             }
         )
 
+    async def health(self) -> Response:
+        """Whether this replica has a pool to send requests to; asks nobody."""
+        healthy = self._watch.healthy
+        policy = self._policy.status()
+        body = {
+            "status": "ok" if healthy else "no healthy pool",
+            "replica": self._replica,
+            "policy": {key: policy[key] for key in ("name", "version", "hash")},
+            "rejected": policy["rejected"] is not None,
+            "keys": self.keys.status()["state"],
+            "pools": {name: name in healthy for name in self._pools},
+        }
+        return JSONResponse(body, 200 if healthy else 503)
 
+
+def _caller(request: Request) -> tuple[str | None, PoolRights]:
+    """Name and rights of who sends a request; none where no keys are in force."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return (caller.name, caller.pools) if caller else (None, ())
+
+
+#: `explain` reads its body itself: one that no pool would take is explained too.
+_ANY_REQUEST = {
+    "requestBody": {
+        "description": "What /v1/chat/completions or /v1/completions would be sent.",
+        "required": True,
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+}
 #: Route of each method; the generation endpoints stay Ray's, ours come beside them.
 ENDPOINTS = {
     "models": lambda app: app.get("/v1/models"),
@@ -284,6 +361,7 @@ ENDPOINTS = {
     "completions": lambda app: app.post("/v1/completions"),
     "tokenize": lambda app: app.post("/tokenize"),
     "detokenize": lambda app: app.post("/detokenize"),
-    "explain": lambda app: app.post("/router/explain"),
+    "explain": lambda app: app.post("/router/explain", openapi_extra=_ANY_REQUEST),
     "status": lambda app: app.get("/router/status"),
+    "health": lambda app: app.get("/health"),
 }

@@ -20,15 +20,21 @@ import yaml
 from ray import serve
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
+from orchestrator.config.document import read_text
+from orchestrator.config.fleet import Fleet
+from orchestrator.config.keys import KEYS_ENV, parse_keys
 from orchestrator.config.policy import load_policy
 from orchestrator.config.servefile import PolicyRef, load_fleet
 from orchestrator.errors import FleetError
 from orchestrator.serving.model import check_model_folder
 
-#: GiB of memory that a replica of the demo's model takes besides its KV cache, and that
-#: the router and Ray take together; docs/deploy.md has the measured figures.
-REPLICA_GIB = 2.2
-BASE_GIB = 1.3
+#: GiB of memory with the demo's model: of a rank besides its KV cache, of a pool
+#: replica's other processes, of a router replica, and of Ray; docs/deploy.md has the
+#: measured figures.
+RANK_GIB = 1.1
+REPLICA_GIB = 1.1
+ROUTER_GIB = 0.5
+RAY_GIB = 0.8
 #: The longest that a fleet may take to start, in seconds.
 START_TIMEOUT_S = 900.0
 
@@ -61,21 +67,16 @@ def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
     """
     file = load_fleet(path)
     fleet = file.fleet
-    if file.policy is not None:
-        _check_policy(file.policy)
+    if file.router.policy is not None:
+        _check_policy(file.router.policy)
+    _check_keys(file.router.keys)
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     http = config.get("http_options") or {}
     host, port = http.get("host", "127.0.0.1"), int(http.get("port", 8000))
     check_model_folder(fleet, str(path))
     _check_port(port)
     if fleet.accelerator == "cpu":
-        _check_memory(
-            BASE_GIB
-            + sum(
-                pool.start_replicas * (REPLICA_GIB + fleet.cpu_share(name).kv_cache_gib)
-                for name, pool in fleet.pools.items()
-            )
-        )
+        _check_memory(fleet)
     # In this order: Ray, too, installs a handler for SIGTERM.
     with _own_ray() as dashboard, _interruptible():
         # What `serve deploy` uses; it brings the token that Ray's dashboard asks for.
@@ -131,6 +132,15 @@ def _check_policy(reference: PolicyRef) -> None:
         raise FleetError(f"The router's policy can't be read: {error}") from error
 
 
+def _check_keys(path: str | None) -> None:
+    """Tell of bad API keys now: the router would start, and refuse every request."""
+    # This machine becomes the head node, so its files and its environment count.
+    if path is not None:
+        parse_keys(read_text(Path(path)), path)
+    elif KEYS_ENV in os.environ:
+        parse_keys(os.environ[KEYS_ENV], KEYS_ENV)
+
+
 def _check_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -143,7 +153,12 @@ def _check_port(port: int) -> None:
             ) from error
 
 
-def _check_memory(needed_gib: float) -> None:
+def _check_memory(fleet: Fleet) -> None:
+    needed_gib = RAY_GIB + fleet.router.start_replicas * ROUTER_GIB
+    for name, pool in fleet.pools.items():
+        rank_gib = RANK_GIB + fleet.cpu_share(name).kv_cache_gib
+        replica_gib = REPLICA_GIB + fleet.tensor_parallel_size * rank_gib
+        needed_gib += pool.start_replicas * replica_gib
     free_gib = psutil.virtual_memory().available / 1024**3
     if free_gib < needed_gib:
         raise FleetError(
@@ -190,10 +205,12 @@ def _wait(client: ServeSubmissionClient, progress: Progress) -> None:
 def _wait_for_router(url: str) -> None:
     """Wait until the router has seen its pools, a moment after Serve has."""
     for _ in range(60):
-        status = httpx.get(f"{url}/router/status", timeout=30).json()
-        if rejected := status["policy"]["rejected"]:
-            raise FleetError(f"The router refused its policy: {rejected['error']}")
-        if all(pool["healthy"] for pool in status["pools"].values()):
+        health = httpx.get(f"{url}/health", timeout=30).json()
+        if health["rejected"]:
+            raise FleetError(
+                f"The router refused its policy; {url}/router/status says why"
+            )
+        if all(health["pools"].values()):
             return
         time.sleep(0.5)
     raise FleetError(

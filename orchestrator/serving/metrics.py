@@ -1,6 +1,6 @@
 """Exports outcomes as Prometheus metrics through ray.util.metrics.
 
-Labels are class, pool and status: bounded sets. Useful questions in PromQL (Ray
+Labels are class, pool, status and kind: bounded sets. Useful questions in PromQL (Ray
 prefixes every name with `ray_`):
 
 - requests per second by class and pool:
@@ -34,6 +34,11 @@ class OutcomeMetrics:
             description="Requests by how they ended",
             tag_keys=(*_LABELS, "status"),
         )
+        self.failures = Counter(
+            "orchestrator_pool_failures",
+            description="Answers that a pool failed to give, retried ones too",
+            tag_keys=("pool", "kind"),
+        )
         self.counters = {
             name: Counter(f"orchestrator_{name}", description=text, tag_keys=_LABELS)
             for name, text in (
@@ -56,6 +61,10 @@ class OutcomeMetrics:
                 ("overhead", "Time to classify and decide", _OVERHEAD),
             )
         }
+
+    def failed(self, pool: str, kind: str) -> None:
+        """Count a failure: `died` with the replica or its engine, or `failed`."""
+        self.failures.inc(tags={"pool": pool, "kind": kind})
 
     def observe(self, outcome: Outcome) -> None:
         """Count one outcome."""

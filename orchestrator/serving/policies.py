@@ -1,4 +1,4 @@
-"""Finds the policy that a `user_config` names, on whatever node this replica runs."""
+"""Finds the files that a `user_config` names, on whatever node this replica runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import ray
 
 from orchestrator.config.base import suggest
+from orchestrator.config.document import read_text
 from orchestrator.config.policy import Policy, load_policy, parse_policy
 from orchestrator.config.servefile import PolicyRef
 from orchestrator.config.shipped import shipped_policies
@@ -35,13 +36,28 @@ async def resolve_policy(reference: PolicyRef) -> Policy:
         text = "no shipped policy has this name, and a path must be absolute"
         hint = suggest(reference, shipped_policies())
         raise ConfigError(reference, [Problem(text, hint=hint)])
+    return parse_policy(await read_on_head(reference), source=reference)
+
+
+async def read_on_head(path: str) -> str:
+    """The text of a file on the head node.
+
+    Raises:
+        ConfigError: there is no such file, or it can't be read.
+        TimeoutError: the head node did not answer.
+    """
     read = ray.remote(_read).options(num_cpus=0, resources=_HEAD)
-    content: str | None = await asyncio.wait_for(read.remote(reference), READ_S)
-    if content is None:
-        raise ConfigError(reference, [Problem("no such file on the head node")])
-    return parse_policy(content, source=reference)
+    answer: str | ConfigError = await asyncio.wait_for(read.remote(path), READ_S)
+    if isinstance(answer, ConfigError):
+        raise answer
+    return answer
 
 
-def _read(path: str) -> str | None:
-    file = Path(path)
-    return file.read_text(encoding="utf-8") if file.is_file() else None
+def _read(path: str) -> str | ConfigError:
+    # The error is returned: Ray would add its own trace to one that is raised.
+    if not Path(path).is_file():
+        return ConfigError(path, [Problem("no such file on the head node")])
+    try:
+        return read_text(Path(path))
+    except ConfigError as error:
+        return error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
+import psutil
 from ray.serve.deployment import Application
 from ray.serve.llm import LLMConfig, build_llm_deployment
 from ray.serve.llm.deployment import LLMServer
@@ -16,6 +19,11 @@ from orchestrator.serving.cpu_sampling import EXTENSION, METHOD
 from orchestrator.serving.hooks import NoDownload, join_tokenization
 
 logger = logging.getLogger("ray.serve")
+
+#: Seconds between two looks at the engine, and those left for the answers in flight to
+#: tell of its death; together they are well below a second.
+ENGINE_CHECK_S = 0.25
+FAREWELL_S = 0.25
 
 
 class PoolServer(LLMServer):
@@ -37,6 +45,27 @@ class PoolServer(LLMServer):
             except Exception:
                 # The pool serves greedy requests all the same; the router is told.
                 logger.exception("Sampling with speculation could not be mended")
+
+        self._guard = asyncio.create_task(self._end_with_engine())
+
+    async def _end_with_engine(self) -> None:
+        """End this process once its engine is dead.
+
+        Serve's own check finds a dead engine after tens of seconds, and until then a
+        replica that fails at once looks idle and gets most requests. A dead process
+        gets none: whoever tries to reach it hears so.
+        """
+        while True:
+            await asyncio.sleep(ENGINE_CHECK_S)
+            try:
+                await self.engine.check_health()
+            except Exception:
+                logger.exception("The engine is dead; its replica ends")
+                break
+        await asyncio.sleep(FAREWELL_S)
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+        os._exit(1)
 
     async def sampling_mended(self) -> bool:
         """Whether requests with temperature > 0 get right text from a CPU engine."""
@@ -67,6 +96,9 @@ def llm_config(fleet: Fleet, pool: str, source: str) -> LLMConfig:
         environment["VLLM_CPU_KVCACHE_SPACE"] = str(share.kv_cache_gib)
         if share.threads_bind is not None:
             environment["VLLM_CPU_OMP_THREADS_BIND"] = share.threads_bind
+        # vLLM's default is true, with which its CPU engine can die; see
+        # docs/compatibility.md. config.fleet refuses a file that turns it on.
+        arguments["enable_chunked_prefill"] = False
         if speculation is not None:
             arguments["worker_extension_cls"] = EXTENSION
     elif fleet.accelerator != "gpu":
@@ -82,6 +114,8 @@ def llm_config(fleet: Fleet, pool: str, source: str) -> LLMConfig:
         runtime_env={"env_vars": environment},
         deployment_config={
             **fleet.pools[pool].serve_options(),
+            # Serve's default is 10: a replica that has ended is replaced sooner.
+            "health_check_period_s": 2,
             # The bundles hold the cores; the replica's own process needs none.
             "ray_actor_options": {"num_cpus": 0},
         },

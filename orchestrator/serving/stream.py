@@ -9,11 +9,11 @@ from typing import Any
 from orchestrator.records import Decision, Features, Outcome, RequestClass, Status
 from orchestrator.routing.speed import effective_tokens
 from orchestrator.serving import hooks
+from orchestrator.serving.failures import ERROR_MARK, raise_failure, read_error
 
 #: The usage chunk is the only one without choices. Quotes inside a JSON string are
 #: escaped, so the text of an answer can't look like this.
 _USAGE_MARK = '"choices":[]'
-_ERROR_MARK = 'data: {"error"'
 
 
 @dataclass(slots=True)
@@ -30,6 +30,8 @@ class Ticket:
     #: The pool that the request was sent to: the decision's, or a fallback.
     pool: str
     overhead_s: float
+    #: The pool that failed before, at the cost of a retry.
+    failed_pool: str | None = None
 
 
 class Meter:
@@ -41,6 +43,8 @@ class Meter:
 
     def __init__(self, *, wants_usage: bool) -> None:
         self._wants_usage = wants_usage
+        #: Whether the client has got anything.
+        self.begun = False
         self._first: float | None = None
         self._last: float | None = None
         self._usage: dict[str, Any] = {}
@@ -51,33 +55,47 @@ class Meter:
         self._ended: float | None = None
 
     def watch(self, item: Any, now: float) -> Any:
-        """Measure what a pool yielded; return what of it the client gets, or None."""
-        if isinstance(item, list):
-            return [part for part in item if self._part(part, now)] or None
-        return item if self._part(item, now) else None
+        """Measure what a pool yielded; return what of it the client gets, or None.
 
-    def _part(self, part: Any, now: float) -> bool:
+        Raises:
+            PoolFailedError, PoolFullError: the item says that the engine failed.
+        """
+        if isinstance(item, list):
+            parts = [kept for part in item if (kept := self._part(part, now))]
+            passed: Any = parts or None
+        else:
+            passed = self._part(item, now)
+        self.begun = self.begun or passed is not None
+        return passed
+
+    def _part(self, part: Any, now: float) -> Any:
         if isinstance(part, str):
             return self.event(part, now)
         if isinstance(part, hooks.ErrorResponse):
-            self.fail(part.error.type, part.error.code, now)
-        else:
-            self.whole(part, now)
-        return True
+            return self._error(part, now)
+        self.whole(part, now)
+        return part
 
-    def event(self, text: str, now: float) -> bool:
-        """Read one server-sent event; tell whether the client gets it."""
+    def event(self, text: str, now: float) -> Any:
+        """Read one server-sent event; what of it the client gets, or None."""
         if _USAGE_MARK in text:
             self._read(json.loads(text[text.index("{") :]))
-            return self._wants_usage
-        if text.startswith(_ERROR_MARK):
-            self.fail("engine_error", 500, now)
-        elif text.startswith("data: [DONE]"):
+            return text if self._wants_usage else None
+        if text.startswith(ERROR_MARK):
+            error = self._error(read_error(text), now)
+            # Before the first byte it is an answer with the error's own status.
+            return text if self.begun else error
+        if text.startswith("data: [DONE]"):
             self.end(now)
         else:
             self._first = self._first or now
             self._last = now
-        return True
+        return text
+
+    def _error(self, error: hooks.ErrorResponse, now: float) -> hooks.ErrorResponse:
+        raise_failure(error)
+        self.fail(error.error.type, error.error.code, now)
+        return error
 
     def whole(self, response: Any, now: float) -> None:
         """Read a response that is not streamed: its one item is its end."""
@@ -119,10 +137,12 @@ class Meter:
             request_class=ticket.request_class.name,
             confidence=ticket.request_class.confidence,
             pool=ticket.pool,
+            failed_pool=ticket.failed_pool,
             method=method,
             rule=decision.rule,
             policy=decision.policy,
             policy_hash=decision.policy_hash,
+            policy_version=decision.policy_version,
             status=self.status,
             error=self.error,
             http_status=self.http_status,
@@ -166,7 +186,7 @@ def ask_for_usage(body: Any) -> bool:
     The usage chunk carries the tokens and the engine's speculation metrics, which
     every outcome needs; a client that did not ask for it never sees it.
     """
-    if not body.stream:
+    if not getattr(body, "stream", False):  # `/tokenize` has no such field
         return True
     options = body.stream_options
     asked = bool(options and options.include_usage)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.config.policy import policy_schema
 from orchestrator.config.shipped import shipped_policies
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, FleetError
 
 FLEET = """\
 applications:
@@ -166,6 +166,14 @@ def test_explain_bad_bodies(
     with pytest.raises(ConfigError) as caught:
         run("explain", mine, "--request", body)
     assert message in str(caught.value)
+
+
+def test_apply_tells_of_mistakes_before_it_asks_for_a_cluster(mine: Path) -> None:
+    with pytest.raises(FleetError, match=r"nowhere \(--address\)"):
+        run("apply", mine, "--address", "nowhere")
+    mine.write_text(POLICY.replace("class: code}", "clas: code}", 1))
+    with pytest.raises(ConfigError, match=r"mine.yaml:4:12: .*did you mean `class`"):
+        run("apply", mine, "--address", "nowhere")
 
 
 def test_schema() -> None:

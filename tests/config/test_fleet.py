@@ -250,6 +250,71 @@ def test_fleet(changes: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "engine", "found"),
+    [
+        ("", {}, []),
+        ("", {"max_model_len": 2048}, []),
+        ("", {"max_model_len": 2048, "max_num_batched_tokens": 2048}, []),
+        ("{enable_chunked_prefill: false}", {"long_prefill_token_threshold": 0}, []),
+        (
+            "",
+            {"enable_chunked_prefill": True},
+            [
+                "engine.enable_chunked_prefill: must be false for `accelerator: cpu`:"
+                " vLLM's CPU engine dies when a request with `seed` is prefilled in"
+                " chunks (left out it is)"
+            ],
+        ),
+        ("", {"enable_chunked_prefill": None}, ["must be false"]),
+        (
+            "{enable_chunked_prefill: true}",
+            {"enable_chunked_prefill": False},
+            ["pools.p.engine.enable_chunked_prefill: must be false"],
+        ),
+        (
+            "{long_prefill_token_threshold: 256}",
+            {},
+            [
+                "pools.p.engine.long_prefill_token_threshold: not for"
+                " `accelerator: cpu`: vLLM's CPU engine dies"
+            ],
+        ),
+        (
+            "",
+            {"max_model_len": 2048, "max_num_batched_tokens": 512},
+            [
+                "engine.max_num_batched_tokens: must be at least max_model_len (2048),"
+                " not 512: a CPU engine here takes each prompt in one step"
+                " (left out it is)"
+            ],
+        ),
+        (
+            "{max_model_len: 4096}",
+            {"max_model_len": 2048, "max_num_batched_tokens": 2048},
+            ["engine.max_num_batched_tokens: must be at least max_model_len (4096)"],
+        ),
+        (
+            "{max_num_scheduled_tokens: 512}",
+            {"max_model_len": 2048},
+            ["pools.p.engine.max_num_scheduled_tokens: must be at least max_model_len"],
+        ),
+    ],
+)
+def test_a_cpu_engine_never_prefills_in_chunks(
+    own: str, engine: dict[str, Any], found: list[str]
+) -> None:
+    pool = f"p: {{speculation: {{method: none}}, engine: {own or '{}'}}}"
+    # On a GPU any of these may be.
+    assert fleet(pool, engine=engine, accelerator="gpu").engine == engine
+    if not found:
+        assert fleet(pool, engine=engine).engine == engine
+        return
+    told = mistakes(pool, engine=engine)
+    assert len(told) == len(found)
+    assert all(part in message for part, message in zip(found, told, strict=True))
+
+
+@pytest.mark.parametrize(
     ("pool", "message"),
     [
         ("Big: {speculation: {method: none}}", '"Big" is no valid name (a-z, 0-9, `-`'),
@@ -312,7 +377,8 @@ applications:
 
 def test_serve_file(tmp_path: Path) -> None:
     loaded = load_fleet(write(tmp_path, GOOD))
-    assert (loaded.application, loaded.policy) == ("llm", "default")
+    assert (loaded.application, loaded.router.policy) == ("llm", "default")
+    assert loaded.router.keys is None
     assert load_fleet(write(tmp_path, GOOD), "llm").fleet == loaded.fleet
 
 
@@ -336,9 +402,13 @@ def test_lines_point_into_the_serve_file(tmp_path: Path) -> None:
         ("applications:", "apps:", "no application"),
         ("      fleet:", "      fleets:", "no application has a fleet"),
         ("    args:\n", "    args:\n      policy: x\n", "must not stand in `args`"),
+        ("    args:\n", "    args:\n      keys: /k\n", "must not stand in `args`"),
         ("{policy: default}", "{polcy: default}", "14:23: "),
         ("{policy: default}", "{policy: 3}", "is no policy"),
         ("{policy: default}", "[3]", "must be a mapping with `policy`"),
+        ("{policy: default}", "{keys: k.yaml}", "keys: must be an absolute path"),
+        ("{policy: default}", "{keys: }", "without keys leave the field out"),
+        ("{policy: default}", "{key: /k}", "did you mean `keys`"),
     ],
 )
 def test_mistakes_of_the_serve_file(

@@ -77,7 +77,8 @@ spill: {}
         "9:11: rules[2].name: `forced` is a name of the router's own",
         "10:10: rules[2].use: must be a mapping, not 3",
         "11:1: fallbak: unknown field `fallbak` (did you mean `fallback`? allowed:"
-        " name, allow_forced_pool, classes, rules, otherwise, fallback, examples)",
+        " name, version, allow_forced_pool, classes, rules, otherwise, fallback,"
+        " examples)",
         "12:1: spill: this version does not have `spill` yet (remove it)",
     ]
 
@@ -235,9 +236,26 @@ def test_hash() -> None:
     same = parse_policy(text.replace("{class: code}", "{class: {eq: code}}"))
     tested = parse_policy(text + "examples: [{request: {}, expect: {pool: plain}}]\n")
     other = parse_policy(text.replace("otherwise: plain", "otherwise: ngram"))
+    numbered = parse_policy(text + "version: '2'\n")
     assert policy_hash(one) == policy_hash(same) == policy_hash(tested)
+    assert policy_hash(one) == policy_hash(numbered)
+    assert (one.version, numbered.version) == (None, "2")
     assert policy_hash(one) != policy_hash(other)
     assert len(policy_hash(one)) == 12
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("3", "version: must be text, not 3 (put it in quotes)"),
+        ("1.10", "version: must be text, not 1.1 (put it in quotes)"),
+        ("a b", 'version: "a b" is no valid name'),
+    ],
+)
+def test_a_version_that_is_no_short_text(version: str, message: str) -> None:
+    text = RULE.replace("{when}", "{class: code}") + f"version: {version}\n"
+    (told,) = mistakes(text)
+    assert message in told
 
 
 def test_all_plain() -> None:

@@ -1,7 +1,8 @@
-"""The real local fleet, clusters/local-cpu.yaml, started once for these tests."""
+"""The real local fleets, each started once for the file of tests that wants it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -10,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
+import yaml
 from openai import OpenAI
 
-CLUSTER = Path(__file__).parents[2] / "clusters" / "local-cpu.yaml"
+CLUSTERS = Path(__file__).parents[2] / "clusters"
 MODEL = "smollm2-135m-instruct"
 
 
 @dataclass
 class LocalFleet:
     url: str
+    dashboard: str
     data: Path
 
     @property
@@ -53,12 +57,35 @@ class LocalFleet:
         return dict(row)
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFleet]:
+def processes(title: str) -> dict[int, str]:
+    """The vLLM processes of this test's fleet whose name has `title`, by pid."""
+    found = {}
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended; so does a zombie
+            name = " ".join(child.cmdline()).strip()
+            if name.startswith("VLLM::") and title in name:
+                found[child.pid] = name
+    return found
+
+
+@contextlib.contextmanager
+def local_fleet(cluster: Path, data: Path) -> Iterator[LocalFleet]:
+    """The fleet of a cluster file; its outcomes go into the folder `data`."""
     from orchestrator.serving.launcher import running_fleet
 
-    data = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORCH_DATA_DIR", str(data))
-        with running_fleet(CLUSTER, lambda states: None) as running:
-            yield LocalFleet(running.url, data)
+        with running_fleet(cluster, lambda states: None) as running:
+            yield LocalFleet(running.url, running.dashboard, data)
+
+
+@pytest.fixture(scope="module")
+def fleet(fleets: Any, tmp_path_factory: pytest.TempPathFactory) -> LocalFleet:
+    """clusters/local-cpu.yaml, the pools `plain` and `ngram`, with a second router."""
+    data = tmp_path_factory.mktemp("data")
+    config = yaml.safe_load((CLUSTERS / "local-cpu.yaml").read_text())
+    config["applications"][0]["args"]["fleet"]["router"] = {"replicas": 2}
+    file = data / "local-cpu.yaml"
+    file.write_text(yaml.safe_dump(config))
+    shared: LocalFleet = fleets.use("local-cpu", lambda: local_fleet(file, data))
+    return shared

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -11,21 +13,20 @@ import pytest
 from orchestrator.bench.demo import compare
 from orchestrator.bench.demo_requests import REQUESTS
 
-from .conftest import MODEL, LocalFleet
+from .conftest import MODEL, LocalFleet, processes
+from .greedy import (
+    DETAILS,
+    EDIT_PROMPT,
+    JSON_PROMPT,
+    PROMPTS,
+    TRANSLATE_PROMPT,
+    Step,
+    assert_same_text,
+    steps,
+)
 
 pytestmark = pytest.mark.engine
 
-JSON_PROMPT = "Return a JSON array of 5 users with the fields id, name and email."
-EDIT_PROMPT = (
-    "Add a type hint to every function:\n```python\n"
-    "def add(left, right):\n    return left + right\n\n"
-    "def subtract(left, right):\n    return left - right\n\n"
-    "def multiply(left, right):\n    return left * right\n```"
-)
-TRANSLATE_PROMPT = (
-    "Translate into French: The captain reads the weather report. The crew checks the "
-    "sails. The ship leaves the harbour at nine in the morning."
-)
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 
 
@@ -183,48 +184,17 @@ def test_a_plain_answer_yields_one_token_a_step(fleet: LocalFleet) -> None:
     assert row["drafts"] is None
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [JSON_PROMPT, EDIT_PROMPT, TRANSLATE_PROMPT, "Why do cats purr?"],
-    ids=["json", "edit", "translate", "open"],
-)
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
 def test_greedy_text_on_ngram_is_plains(fleet: LocalFleet, prompt: str) -> None:
-    """Equal, or parted at a tie that is within the rounding seen before it.
-
-    In bfloat16 a verification step of six tokens and a step of one round differently.
-    The same tokens' log-probabilities before the first difference show by how much.
-    """
+    """In bfloat16 a verification step of six tokens rounds otherwise than of one."""
     plain, ngram = (_greedy(fleet, prompt, pool) for pool in ("plain", "ngram"))
-    same = 0
-    while same < min(len(plain), len(ngram)) and (
-        plain[same]["token"] == ngram[same]["token"]
-    ):
-        same += 1
-    if same == len(plain) == len(ngram):
-        return
-    assert same < min(len(plain), len(ngram)), "one answer ends where the other goes on"
-    rounding = (
-        max(
-            abs(a["logprob"] - b["logprob"])
-            for a, b in zip(plain[:same], ngram[:same], strict=True)
-        )
-        if same
-        else 0.0
-    )
-    top = {t["token"]: t["logprob"] for t in plain[same]["top_logprobs"]}
-    gap = plain[same]["logprob"] - top[ngram[same]["token"]]
-    assert gap <= 2 * max(rounding, 2**-5), (
-        f"parted after {same} tokens at {plain[same]['token']!r} against "
-        f"{ngram[same]['token']!r}: {gap:.3f} apart, rounding was {rounding:.3f}"
-    )
+    assert_same_text(plain, ngram, rounding=2**-5)
 
 
-def _greedy(fleet: LocalFleet, prompt: str, pool: str) -> list[dict[str, Any]]:
-    response = fleet.chat(
-        prompt, max_tokens=64, pool=pool, logprobs=True, top_logprobs=5
-    )
+def _greedy(fleet: LocalFleet, prompt: str, pool: str) -> list[Step]:
+    response = fleet.chat(prompt, max_tokens=64, pool=pool, **DETAILS)
     assert response.headers["x-spec-pool"] == pool
-    return list(response.json()["choices"][0]["logprobs"]["content"])
+    return steps(response.json())
 
 
 def test_the_demos_comparison(fleet: LocalFleet) -> None:
@@ -248,3 +218,68 @@ def test_explain_says_what_the_request_would_get(fleet: LocalFleet) -> None:
     assert got["request_class"]["name"] == "translation"
     assert got["decision"]["pool"] == "ngram"
     assert {p["pool"] for p in got["pools"] if p["healthy"]} == {"plain", "ngram"}
+
+
+def test_long_seeded_prompts_leave_the_engines_alive(fleet: LocalFleet) -> None:
+    """Prefilled in chunks, one of them kills its engine; see docs/compatibility.md.
+
+    Those that arrive together are more than an engine takes in one step.
+    """
+    engines = processes("EngineCore")
+    assert len(engines) == 2
+    ended = threading.Event()
+    with ThreadPoolExecutor(12) as clients:
+        others = [
+            clients.submit(_until, ended, fleet, pool, stream)
+            for pool in ("plain", "ngram")
+            for stream in (False, True)
+        ]
+        try:
+            answers = list(clients.map(lambda i: _seeded(fleet, i), range(1, 41)))
+        finally:
+            ended.set()
+        beside = [response for other in others for response in other.result()]
+    assert [answer.status_code for answer in answers] == [200] * 40
+    assert min(a.json()["usage"]["prompt_tokens"] for a in answers) > 1000
+    assert {a.headers["x-spec-pool"] for a in answers} == {"plain", "ngram"}
+    assert {(r.status_code, "error" in r.text) for r in beside} == {(200, False)}
+    assert processes("EngineCore") == engines
+
+
+def _seeded(fleet: LocalFleet, number: int) -> httpx.Response:
+    """One of the long requests; no two share the beginning that a cache would keep."""
+    words = " ".join(f"{number * n % 997}" for n in range(1, 281))
+    return fleet.chat(
+        f"List {number} of numbers: {words}. What do you see?",
+        pool=("plain", "ngram")[number % 2],
+        temperature=0.7,
+        seed=number,
+        max_tokens=16,
+    )
+
+
+def _until(
+    ended: threading.Event, fleet: LocalFleet, pool: str, stream: bool
+) -> list[httpx.Response]:
+    """Short requests without a seed, one after the other."""
+    responses = []
+    while not ended.is_set():
+        responses.append(
+            fleet.chat(EDIT_PROMPT, pool=pool, max_tokens=32, stream=stream)
+        )
+    return responses
+
+
+@pytest.mark.parametrize("pool", ["plain", "ngram"])
+def test_a_seed_repeats_its_text_on_an_idle_engine(
+    fleet: LocalFleet, pool: str
+) -> None:
+    """Among others it need not: vLLM promises no equal rounding in another batch."""
+    first, again, other = (
+        fleet.chat(TRANSLATE_PROMPT, pool=pool, temperature=0.7, seed=s, max_tokens=32)
+        for s in (1, 1, 2)
+    )
+    texts = [
+        r.json()["choices"][0]["message"]["content"] for r in (first, again, other)
+    ]
+    assert texts[0] == texts[1] != texts[2]

@@ -58,8 +58,9 @@ def test_examples() -> None:
         ),
         ("the request is refused: bad body",),
         (
-            "the request is refused: The policy p does not let clients choose the pool;"
-            " leave out the header x-spec-pool.",
+            "the request is refused: The policy p does not let clients choose the pool,"
+            " and this request has no API key that allows pool 'plain'; leave out the"
+            " header x-spec-pool, or use a key with that right.",
         ),
     ]
 

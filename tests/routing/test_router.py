@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from orchestrator.config.policy import Policy, parse_policy
 from orchestrator.errors import InfeasibleError, PoolForbiddenError, RequestError
-from orchestrator.records import Decision, Features, PoolTraits, RequestClass
+from orchestrator.records import (
+    Decision,
+    Features,
+    PoolRights,
+    PoolTraits,
+    RequestClass,
+)
 from orchestrator.routing.feasibility import infeasible
 from orchestrator.routing.router import Router
 from tests.strategies import features, policies, requests
@@ -130,6 +136,46 @@ def test_forced_pools() -> None:
         decide(forced="nope", text=text)
     with pytest.raises(RequestError, match="can't serve this request: vLLM refuses"):
         decide(forced="ngram", text=text, logit_bias=True)
+
+
+@pytest.mark.parametrize(
+    ("may_force", "pool", "allowed"),
+    [
+        ("all", "draft", True),
+        (("ngram", "draft"), "draft", True),
+        (("ngram",), "draft", False),
+        ((), "draft", False),
+        # No part of a name is a name: "all" is a word here, not a list of letters.
+        (("drafts",), "draft", False),
+    ],
+)
+def test_a_key_may_let_its_caller_choose(
+    may_force: PoolRights, pool: str, allowed: bool
+) -> None:
+    router = Router(parse_policy(POLICY), TRAITS)
+    explained = router.explain(features(), CODE, forced=pool, may_force=may_force)
+    if allowed:
+        made = router.decide(features(), CODE, forced=pool, may_force=may_force)
+        assert (made.pool, made.rule) == (pool, "forced")
+        assert explained.decision == made
+        return
+    with pytest.raises(PoolForbiddenError) as caught:
+        router.decide(features(), CODE, forced=pool, may_force=may_force)
+    assert caught.value.message == explained.error
+    assert caught.value.message == (
+        "The policy p does not let clients choose the pool, and this request has no API"
+        " key that allows pool 'draft'; leave out the header x-spec-pool, or use a key"
+        " with that right."
+    )
+
+
+def test_a_key_for_all_pools_makes_no_pool() -> None:
+    router = Router(parse_policy(POLICY), TRAITS)
+    for name in ("a", "l", "al", "nope"):
+        with pytest.raises(RequestError, match="There is no pool"):
+            router.decide(features(), CODE, forced=name, may_force="all")
+    with pytest.raises(RequestError, match="can't serve this request: vLLM refuses"):
+        router.decide(features(min_p=0.5), CODE, forced="ngram", may_force="all")
 
 
 def test_own_classes() -> None:

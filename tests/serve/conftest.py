@@ -1,7 +1,8 @@
-"""A real Ray Serve with three pools of the small fake engine, once for a test file."""
+"""A real Ray Serve with three pools of the small fake engine."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -104,15 +105,22 @@ class Fleet:
         return rows
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+@contextlib.contextmanager
+def running(config: dict[str, Any], folder: Path) -> Iterator[Fleet]:
+    """A fleet of this Serve config; it keeps its files in `folder`."""
     from orchestrator.serving.launcher import running_fleet
 
-    folder = tmp_path_factory.mktemp("fleet")
-    config = cluster()
     file = folder / "cluster.yaml"
     file.write_text(yaml.safe_dump(config))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORCH_DATA_DIR", str(folder))
-        with running_fleet(file, lambda states: None) as running:
-            yield Fleet(running.url, running.dashboard, config, folder)
+        with running_fleet(file, lambda states: None) as fleet:
+            yield Fleet(fleet.url, fleet.dashboard, config, folder)
+
+
+@pytest.fixture(scope="module")
+def fleet(fleets: Any, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """The fleet of `cluster()`; test files that use it leave it as they found it."""
+    folder = tmp_path_factory.mktemp("fleet")
+    shared: Fleet = fleets.use("fake", lambda: running(cluster(), folder))
+    return shared

@@ -189,7 +189,47 @@ def test_a_number_written_as_text_is_no_way_around_feasibility(fleet: Fleet) -> 
 def test_an_error_in_a_stream_is_an_error_outcome(fleet: Fleet) -> None:
     response = fleet.chat("break 3", stream=True)
     (row,) = fleet.outcomes(response.headers["x-request-id"])
-    assert (row["status"], row["error"]) == ("error", "engine_error")
+    assert (row["status"], row["error"]) == ("error", "server_error")
+
+
+def test_a_body_that_is_too_large_is_refused(fleet: Fleet) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 17 * 2**20}]})
+    chunks = (body.encode()[i : i + 2**20] for i in range(0, len(body), 2**20))
+    for content in (body.encode(), chunks):  # with a length, and in chunks without
+        response = fleet.client.post(
+            "/v1/chat/completions",
+            content=content,
+            headers={"content-type": "application/json"},
+        )
+        assert response.status_code == 413
+        assert "16 MiB" in response.json()["error"]["message"]
+        assert "max_body_mib" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/v1/chat/completions", 405),
+        ("GET", "/v1/models/other", 404),
+        ("POST", "/v1/chat/completions", 400),
+        ("POST", "/v1/completions", 400),
+    ],
+)
+def test_every_error_has_openais_shape(
+    fleet: Fleet, method: str, path: str, status: int
+) -> None:
+    response = fleet.client.request(method, path, json={"prompt": 7, "messages": 7})
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error" or path.startswith("/v1/models")
+
+
+def test_a_wrong_field_is_named_and_not_repeated(fleet: Fleet) -> None:
+    response = fleet.chat("Hello", temperature="secret")
+    assert response.json()["error"]["param"] == "temperature"
+    assert "secret" not in response.text
 
 
 def test_one_outcome_each_under_load(fleet: Fleet) -> None:

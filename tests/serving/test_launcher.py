@@ -16,8 +16,8 @@ def start(path: Path) -> None:
         raise AssertionError("it must not start")
 
 
-def on_port(tmp_path: Path, port: int) -> Path:
-    config = yaml.safe_load(LOCAL.read_text())
+def on_port(tmp_path: Path, port: int, cluster: Path = LOCAL) -> Path:
+    config = yaml.safe_load(cluster.read_text())
     config["http_options"]["port"] = port
     file = tmp_path / "cluster.yaml"
     file.write_text(yaml.safe_dump(config))
@@ -33,8 +33,12 @@ def test_a_port_in_use_is_named_before_anything_starts(tmp_path: Path) -> None:
             start(on_port(tmp_path, port))
 
 
+@pytest.mark.parametrize(
+    ("cluster", "needed"),
+    [("local-cpu", "7.7"), ("local-cpu-tp", "8.7")],  # two engines; three ranks of one
+)
 def test_too_little_memory_is_told_with_both_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, needed: str
 ) -> None:
     class Memory:
         available = 2 * 1024**3
@@ -43,8 +47,9 @@ def test_too_little_memory_is_told_with_both_figures(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with pytest.raises(FleetError, match=r"needs about \d+\.\d GiB .* 2\.0 GiB"):
-        start(on_port(tmp_path, port))
+    file = on_port(tmp_path, port, LOCAL.with_stem(cluster))
+    with pytest.raises(FleetError, match=rf"needs about {needed} GiB .* 2\.0 GiB"):
+        start(file)
 
 
 def test_a_mistake_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
@@ -53,6 +58,25 @@ def test_a_mistake_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ngrams") as caught:
         start(file)
     assert caught.value.problems[0].line
+
+
+def test_bad_api_keys_are_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The router would start and refuse every request."""
+    config = yaml.safe_load(LOCAL.read_text())
+    (router,) = config["applications"][0]["deployments"]
+    router["user_config"]["keys"] = str(tmp_path / "keys.yaml")
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(config))
+    with pytest.raises(ConfigError, match=r"keys\.yaml:can't be read: No such file"):
+        start(file)
+    (tmp_path / "keys.yaml").write_text("keys:\n  - name: web\n")
+    with pytest.raises(ConfigError, match=r"2:5: keys\[0\]\.sha256: is required"):
+        start(file)
+    monkeypatch.setenv("ORCH_API_KEYS", "")
+    with pytest.raises(ConfigError, match="ORCH_API_KEYS:must be a mapping"):
+        start(LOCAL)
 
 
 def test_a_model_whose_heads_cannot_be_shared_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.classify.features import extract
 from orchestrator.records import Decision, RequestClass
+from orchestrator.serving.failures import PoolFailedError
 from orchestrator.serving.stream import Meter, Ticket
 
 DRAFTS = {
@@ -71,10 +72,12 @@ def test_an_answer_that_looks_like_the_usage_chunk_is_passed() -> None:
 def test_an_error_event_in_the_stream_is_an_error() -> None:
     meter = Meter(wants_usage=False)
     meter.event(word(), 10.5)
-    assert meter.event('data: {"error": {"message": "died"}}\n\n', 10.6)
+    with pytest.raises(PoolFailedError):
+        meter.event('data: {"error": {"message": "died"}}\n\n', 10.6)
+    meter.fail("died", 503, 10.6)
     meter.event("data: [DONE]\n\n", 10.7)
     outcome = meter.outcome(ticket(), method="ngram", now=11.0)
-    assert (outcome.status, outcome.error) == ("error", "engine_error")
+    assert (outcome.status, outcome.error) == ("error", "died")
     assert outcome.total_s == pytest.approx(0.6)
 
 
