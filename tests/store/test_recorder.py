@@ -32,6 +32,7 @@ def test_a_full_file_is_rotated(tmp_path: Path) -> None:
     sink = OutcomeRecorder(tmp_path / "o.jsonl", max_bytes=2000)
     for i in range(20):
         sink.record(outcome(str(i)))
+        sink._write()  # as batches of one
     sink.close()
     assert (tmp_path / "o.jsonl.1").exists()
     assert len(list(tmp_path.iterdir())) <= recorder.BACKUPS + 1
@@ -52,7 +53,7 @@ def test_a_full_disk_is_counted(tmp_path: Path) -> None:
     sink = OutcomeRecorder(tmp_path / "o.jsonl")
     for i in range(3):
         sink.record(outcome(str(i)))
-    sink._listener.stop()
+    sink.close()
     assert sink.dropped == 3
 
 
