@@ -84,6 +84,12 @@ class UnavailableError(OrchestratorError):
     type = "server_error"
 
 
+class UnknownModelError(RequestError):
+    """The fleet serves another model."""
+
+    status = 404
+
+
 class PoolForbiddenError(RequestError):
     """`x-spec-pool` names a pool where neither policy nor API key allows it."""
 

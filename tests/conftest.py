@@ -42,3 +42,9 @@ def fleets() -> Iterator[Fleets]:
     fleets = Fleets()
     yield fleets
     fleets.stop()
+
+
+@pytest.fixture
+def no_fleet(fleets: Fleets) -> None:
+    """For a test that starts a fleet in its own way."""
+    fleets.stop()

@@ -67,8 +67,8 @@ class RouterDeployment(Scaled):
     """The ingress: it takes all requests, so it allows many at a time."""
 
     max_ongoing_requests: Count = 1000
-    #: MiB; larger request bodies are refused with 413.
-    max_body_mib: Count = 16
+    #: MiB; larger request bodies are refused with 413. Images may need more.
+    max_body_mib: Count = 4
 
 
 class Pool(Scaled):

@@ -87,6 +87,23 @@ def router_config(user_config: Document) -> RouterConfig:
     return RouterConfig(policy, data.get("keys"))
 
 
+def keys_file(user_config: Document) -> str | None:
+    """The keys file that the router's `user_config` names, whatever its policy is.
+
+    Raises ConfigError where `keys` is wrong, or another field may be it, misspelt.
+    """
+    data = user_config.data
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        raise user_config.error(Mistake("must be a mapping with `policy`"))
+    mistakes = [m for m in _mistakes(data) if m.at[0] != "policy"]
+    if mistakes:
+        raise user_config.error(*mistakes)
+    keys: str | None = data.get("keys")
+    return keys
+
+
 def _mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
     fields = ("policy", "keys")
     for key in data:

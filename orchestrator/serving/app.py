@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastapi.middleware.cors import CORSMiddleware
 from ray import serve
 from ray.serve.deployment import Application
 from ray.serve.llm.ingress import make_fastapi_ingress
@@ -36,6 +37,14 @@ def build_app(args: dict[str, Any]) -> Application:
     config, _ = next(iter(built.values()))
     app = hooks.make_app()
     app.add_middleware(Gate, max_body_bytes=fleet.router.max_body_mib * 2**20)
+    # After it, so around it: a browser must be able to read the gate's refusals.
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=["*"],
+        allow_credentials=True,
+        allow_methods=["*"],
+        allow_headers=["*"],
+    )
     for error in HANDLED:
         app.add_exception_handler(error, handle)
     ingress = make_fastapi_ingress(RouterIngress, endpoint_map=ENDPOINTS, app=app)

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.config.document import Document
 from orchestrator.config.keys import KEYS_ENV, KeyRing, parse_keys
-from orchestrator.config.servefile import router_config
+from orchestrator.config.servefile import keys_file
 from orchestrator.errors import (
     AdminRequiredError,
     OrchestratorError,
@@ -48,7 +48,7 @@ class KeyHolder:
         """
         source = "user_config"
         try:
-            path = router_config(Document(user_config, source)).keys
+            path = keys_file(Document(user_config, source))
             source = path or KEYS_ENV
             text = await read_on_head(path) if path else os.environ.get(KEYS_ENV)
             keys = None if text is None else parse_keys(text, source)

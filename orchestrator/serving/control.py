@@ -100,7 +100,7 @@ class PoolWatch:
             for pool, calls in self._calls.items():
                 if calls and not self.has_replica(pool):
                     for call in [c for c in calls if not hooks.is_assigned(c)]:
-                        call.cancel()
+                        hooks.cancel(call)
 
     async def _ask_all(self) -> None:
         while not all(

@@ -9,11 +9,11 @@ when Ray changes that method, its caller, or the helpers imported here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.middleware.cors import CORSMiddleware
 from ray.llm._internal.common.callbacks.base import CallbackBase
 from ray.llm._internal.serve.constants import (
     DEFAULT_LLM_ROUTER_HTTP_TIMEOUT as REQUEST_TIMEOUT_S,
@@ -29,7 +29,7 @@ from ray.llm._internal.serve.core.configs.openai_api_models import (
     to_model_metadata,
 )
 from ray.llm._internal.serve.core.ingress.utils import (
-    _sanitize_chat_completion_request,
+    _sanitize_chat_completion_request as sanitize_chat,
 )
 from ray.llm._internal.serve.core.protocol import RawRequestInfo
 from ray.llm._internal.serve.observability.metrics.fast_api_metrics import (
@@ -58,10 +58,12 @@ __all__ = [
     "VLLMClientError",
     "ask_replicas",
     "call_pool",
+    "cancel",
     "has_replica",
     "is_assigned",
     "join_tokenization",
     "make_app",
+    "sanitize_chat",
     "to_model_metadata",
 ]
 
@@ -71,19 +73,12 @@ ENGINE_DEAD = "EngineCore encountered an issue"
 
 
 def make_app() -> FastAPI:
-    """A FastAPI app with Ray's own parts, as Ray makes it, but for its error handling.
+    """A FastAPI app with Ray's metrics.
 
-    Ray's handlers send traces and repeat the client's input, and they pass every chunk
-    through a middleware.
+    The rest of what Ray puts into its app is not wanted: handlers that send traces and
+    repeat the client's input, and a middleware that every chunk passes.
     """
     app = FastAPI(title="spec-orchestrator", lifespan=metrics_lifespan)
-    app.add_middleware(
-        CORSMiddleware,
-        allow_origins=["*"],
-        allow_credentials=True,
-        allow_methods=["*"],
-        allow_headers=["*"],
-    )
     add_http_metrics_middleware(app)
     return app
 
@@ -152,10 +147,18 @@ def is_assigned(call: DeploymentResponseGenerator) -> bool:
     return bool(call._replica_result_future.done())
 
 
+def cancel(call: DeploymentResponseGenerator) -> None:
+    """Cancel a call; Ray raises what the call has failed with meanwhile."""
+    with contextlib.suppress(Exception):
+        call.cancel()
+
+
 def call_pool(
     handle: DeploymentHandle, call_method: str, body: Any, request: Request
 ) -> DeploymentResponseGenerator:
     """Call `call_method` on a pool as Ray's own `_get_response` does.
+
+    A chat's body must have passed `sanitize_chat` before, as `invalid.ChatBody` has.
 
     `handle` must have been made with `stream=True`, once: each `.options()` is a new
     handle. The one exception is Ray's own: a session's id is an option of the handle.
@@ -166,8 +169,6 @@ def call_pool(
     session = session_id_from_headers(request.headers)
     if session:
         handle = handle.options(session_id=session)
-    if isinstance(body, ChatCompletionRequest):
-        body = _sanitize_chat_completion_request(body)
     info = RawRequestInfo.from_starlette_request(request)
     # The caller's API key is the router's business only.
     info.headers.pop("authorization", None)

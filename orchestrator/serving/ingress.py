@@ -8,13 +8,15 @@ passes; exactly one `Outcome` is recorded when it ends, fails, or is cancelled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import logging
+import pickle
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -29,6 +31,7 @@ from orchestrator.errors import (
     QuarantinedError,
     RequestError,
     UnavailableError,
+    UnknownModelError,
 )
 from orchestrator.records import Caller, Endpoint, PoolRights
 from orchestrator.routing.attempts import Attempts
@@ -38,7 +41,12 @@ from orchestrator.serving import hooks
 from orchestrator.serving.auth import KeyHolder
 from orchestrator.serving.control import PolicyHolder, PoolWatch, ask_all
 from orchestrator.serving.failures import FULL, PoolFailedError, failure_of
-from orchestrator.serving.invalid import Checked
+from orchestrator.serving.invalid import (
+    ChatBody,
+    DetokenizeBody,
+    TextBody,
+    TokenizeBody,
+)
 from orchestrator.serving.metrics import OutcomeMetrics
 from orchestrator.serving.replies import error_event, refusal, spec_headers
 from orchestrator.serving.stream import Meter, Ticket, ask_for_usage
@@ -47,11 +55,9 @@ from orchestrator.store.recorder import OutcomeRecorder, outcomes_dir
 
 logger = logging.getLogger("ray.serve")
 
-ChatBody = Annotated[hooks.ChatCompletionRequest, Checked]
-TextBody = Annotated[hooks.CompletionRequest, Checked]
-TokenizeBody = Annotated[hooks.TokenizeCompletionRequest, Checked]
-DetokenizeBody = Annotated[hooks.DetokenizeRequest, Checked]
-
+#: Seconds before a failed request is sent to the same pool again: longer than a replica
+#: whose engine has died takes to end.
+SAME_POOL_S = 1.0
 _ENDPOINTS: dict[str, Endpoint] = {"chat": "chat", "completions": "completions"}
 
 
@@ -122,15 +128,19 @@ class RouterIngress(hooks.PoolCallIngress):
 
     async def tokenize(self, body: TokenizeBody, request: Request) -> Response:
         """Tokens of a text; every pool answers alike."""
-        return await self._unrouted(super().tokenize(body, request))
+        return await self._unrouted(super().tokenize(body, request), request)
 
     async def detokenize(self, body: DetokenizeBody, request: Request) -> Response:
         """Text of tokens; every pool answers alike."""
-        return await self._unrouted(super().detokenize(body, request))
+        return await self._unrouted(super().detokenize(body, request), request)
 
-    async def _unrouted(self, answer: Awaitable[Response]) -> Response:
+    async def _unrouted(
+        self, answer: Coroutine[Any, Any, Response], request: Request
+    ) -> Response:
         try:
-            return await answer
+            with contextlib.closing(answer):
+                self._refuse_killers(await request.body())
+                return await answer
         except Exception as error:
             return refusal(error)
 
@@ -138,7 +148,7 @@ class RouterIngress(hooks.PoolCallIngress):
         ticket: Ticket | None = None
         response: Response
         try:
-            await self._get_model_id(body.model)
+            self._check_model(body.model)
             ticket = await self._ticket(request, _ENDPOINTS[method])
             request.state.ticket = ticket
             response = await self._process_llm_request(
@@ -178,6 +188,13 @@ class RouterIngress(hooks.PoolCallIngress):
             overhead_s=time.perf_counter() - started,
         )
 
+    def _check_model(self, model: str | None) -> None:
+        if model not in (None, self._fleet.model.id):
+            raise UnknownModelError(
+                f"There is no such model; the one here is `{self._fleet.model.id}`.",
+                param="model",
+            )
+
     def _refuse_killers(self, body: bytes) -> None:
         left = self._quarantine.refused_for(body, time.monotonic())
         if left is not None:
@@ -196,7 +213,7 @@ class RouterIngress(hooks.PoolCallIngress):
         """
         ticket: Ticket | None = getattr(request.state, "ticket", None)
         if ticket is None:
-            await self._get_model_id(body.model)
+            self._check_model(body.model)
             pools = self._watch.any_order()
         else:
             pools = [ticket.decision.pool, *ticket.decision.alternatives]
@@ -207,6 +224,12 @@ class RouterIngress(hooks.PoolCallIngress):
         )
         try:
             while (pool := attempts.next(self._watch.has_replica)) is not None:
+                if pool == attempts.failed:
+                    # It has no other replica that is known to be well: give it the
+                    # time to lose the one that failed.
+                    await asyncio.sleep(SAME_POOL_S)
+                    if not self._watch.has_replica(pool):
+                        break
                 if ticket is not None:
                     ticket.pool, ticket.failed_pool = pool, attempts.failed
                 answer = hooks.call_pool(self._pools[pool], call_method, body, request)
@@ -220,9 +243,15 @@ class RouterIngress(hooks.PoolCallIngress):
                     return
                 except (asyncio.CancelledError, GeneratorExit):
                     if meter.status == "cancel":  # the engine must not go on
-                        answer.cancel()
+                        hooks.cancel(answer)
                     raise
+                except pickle.PicklingError:
+                    raise RequestError("The request is nested too deeply.") from None
                 except FULL as error:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        # Ray takes the client's leaving for our own cancelling.
+                        raise asyncio.CancelledError from None
                     logger.warning("Pool %s takes no request: %s", pool, error)
                     if meter.begun:
                         break
@@ -237,7 +266,8 @@ class RouterIngress(hooks.PoolCallIngress):
             # Ray's own timeout cancels, too; else it is the client that went away, and
             # until told otherwise the meter says "cancel".
             now = time.perf_counter()
-            if ticket and now - ticket.started >= hooks.REQUEST_TIMEOUT_S:
+            late = ticket and now - ticket.started >= hooks.REQUEST_TIMEOUT_S
+            if late and not meter.begun:
                 meter.fail("Timeout", 408, now)
             raise
         except OrchestratorError as error:
@@ -246,6 +276,9 @@ class RouterIngress(hooks.PoolCallIngress):
             if not meter.begun:
                 raise
             yield error_event(error)
+        except Exception as error:
+            meter.fail(type(error).__name__, 500, time.perf_counter())
+            raise
         finally:
             if ticket is not None:
                 self._record(ticket, meter)
@@ -259,7 +292,8 @@ class RouterIngress(hooks.PoolCallIngress):
         self._metrics.failed(pool, "died" if failure.died else "failed")
         if failure.died:
             body, now = await request.body(), time.monotonic()
-            self._quarantine.died(body, pool, attempts.number, now)
+            death = 1 if attempts.failed is None else 2
+            self._quarantine.died(body, pool, death, now)
         return failure
 
     def _record(self, ticket: Ticket, meter: Meter) -> None:

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    AfterValidator,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
-from orchestrator.serving.hooks import VLLMClientError
+from orchestrator.serving import hooks
+from orchestrator.serving.hooks import VLLMClientError, sanitize_chat
 
 #: Longer messages come from validators that repeat what they were given.
-MAX_MESSAGE = 300
-_WRONG_TYPE = "wrong_type"
+MAX_TEXT = 300
+#: A name in `param` is the client's own; cut, as messages are.
+MAX_PARAM = 100
+#: More than any request needs, so that checking one can't take the router's time or
+#: memory: pydantic keeps several mistakes for each item of a list.
+MAX_FIELDS = 256
+MAX_MESSAGES = 10_000
+MAX_MISTAKES = 1000
+_OURS = "checked_here"
 _TYPES = ("str", "int", "float", "bool", "list", "dict", "none")
 _NO_OBJECT = (
     "The body must be a JSON object, sent with the header"
@@ -22,32 +35,69 @@ _NO_OBJECT = (
 
 
 def _checked(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    """Check a body with vLLM's model, whose own checks may stumble over wrong types.
+    """Check a body with vLLM's model, and bound what checking may cost.
 
-    As `-1 > "a"` does: that is a TypeError, and would be the router's failure. The
-    field is the one without which it does not happen.
+    vLLM's own checks stumble over types that they do not expect: `-1 > "a"` is a
+    TypeError, and would be the router's failure. The wrong field is the one without
+    which that does not happen.
     """
+    fields = value if isinstance(value, dict) else {}
+    messages = fields.get("messages")
+    if len(fields) > MAX_FIELDS:
+        raise _custom(f"The body has more than {MAX_FIELDS} fields.")
+    if isinstance(messages, list) and len(messages) > MAX_MESSAGES:
+        raise _custom(f"messages: more than {MAX_MESSAGES} of them", "messages")
     try:
         return check(value)
-    except (ValidationError, VLLMClientError):
+    except ValidationError as error:
+        if error.error_count() > MAX_MISTAKES:  # each would become a dictionary
+            raise _custom(f"The body has {error.error_count()} mistakes.") from None
+        raise
+    except VLLMClientError:
         raise
     except Exception as error:
         kind = type(error)
-    for field in value if isinstance(value, dict) else ():
+    for field in fields:
         try:
-            check({name: item for name, item in value.items() if name != field})
+            check({name: item for name, item in fields.items() if name != field})
         except kind:
             continue
         except Exception:
             pass
-        raise PydanticCustomError(
-            _WRONG_TYPE, "{field}: has a value of the wrong type", {"field": field}
-        )
-    raise PydanticCustomError(_WRONG_TYPE, "The body has values of the wrong type.")
+        raise _custom(f"{field}: has a value of the wrong type", field)
+    raise _custom("The body has values of the wrong type.")
 
 
-#: Annotates the model of a body whose checks are vLLM's.
-Checked = WrapValidator(_checked)
+def _custom(message: str, field: str | None = None) -> PydanticCustomError:
+    return PydanticCustomError(_OURS, "{message}", {"message": message, "field": field})
+
+
+def _whole_messages(body: hooks.ChatCompletionRequest) -> hooks.ChatCompletionRequest:
+    """Check what pydantic has left for later: the parts of messages' contents."""
+    try:
+        return sanitize_chat(body)
+    except ValueError:
+        raise _custom("messages: a content is not valid", "messages") from None
+
+
+def _small_ids(body: hooks.DetokenizeRequest) -> hooks.DetokenizeRequest:
+    """Refuse ids that a tokenizer, which counts in 32 bits, would fail on."""
+    if any(token >= 2**31 for token in body.tokens):
+        raise _custom("tokens: an id is larger than any vocabulary", "tokens")
+    return body
+
+
+#: The bodies of the endpoints: vLLM's models, checked to the end.
+ChatBody = Annotated[
+    hooks.ChatCompletionRequest,
+    WrapValidator(_checked),
+    AfterValidator(_whole_messages),
+]
+TextBody = Annotated[hooks.CompletionRequest, WrapValidator(_checked)]
+TokenizeBody = Annotated[hooks.TokenizeCompletionRequest, WrapValidator(_checked)]
+DetokenizeBody = Annotated[
+    hooks.DetokenizeRequest, WrapValidator(_checked), AfterValidator(_small_ids)
+]
 
 
 def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
@@ -66,20 +116,20 @@ def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
             reason = (error.get("ctx") or {}).get("error", "")
             return f"The body is not valid JSON: {reason}".rstrip(": ") + ".", None
         field, type_ = _place(error["loc"])
-        if error["type"] == _WRONG_TYPE:
-            named: str | None = (error.get("ctx") or {}).get("field")
-            return str(error["msg"])[:MAX_MESSAGE], named
+        if error["type"] == _OURS:
+            named: str | None = error["ctx"]["field"]
+            return error["msg"][:MAX_TEXT], named and named[:MAX_PARAM]
         if not field:
             message = str(error["msg"]).removeprefix("Value error, ")
             if error["type"] in ("model_attributes_type", "dict_type", "missing"):
                 message = _NO_OBJECT
-            return message[:MAX_MESSAGE], None
+            return message[:MAX_TEXT], None
         message = str(error["msg"]).removeprefix("Value error, ")
         by_type[type_].append((field, message))
     if not by_type:
         return "The request is not valid.", None
     field, message = min(by_type.values(), key=len)[0]
-    return f"{field}: {message}"[:MAX_MESSAGE], field
+    return f"{field}: {message}"[:MAX_TEXT], field[:MAX_PARAM]
 
 
 def _place(loc: Sequence[str | int]) -> tuple[str, str]:

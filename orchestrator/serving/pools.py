@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from pathlib import Path
@@ -63,9 +64,12 @@ class PoolServer(LLMServer):
                 logger.exception("The engine is dead; its replica ends")
                 break
         await asyncio.sleep(FAREWELL_S)
-        for child in psutil.Process().children(recursive=True):
-            child.kill()
-        os._exit(1)
+        try:
+            for child in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):  # it may be ending by itself
+                    child.kill()
+        finally:
+            os._exit(1)
 
     async def sampling_mended(self) -> bool:
         """Whether requests with temperature > 0 get right text from a CPU engine."""

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.serving import hooks
-from orchestrator.serving.invalid import explain
+from orchestrator.serving.invalid import MAX_TEXT, explain
 from orchestrator.serving.stream import Ticket
 
 logger = logging.getLogger("ray.serve")
@@ -32,8 +32,10 @@ def refusal(error: Exception) -> Response:
         message, param = explain(error.errors())
         return _response(400, _error(400, message, param=param))
     if isinstance(error, hooks.VLLMClientError):  # of vLLM's checks of a body's fields
-        param = getattr(error, "parameter", None)
-        return _response(400, _error(400, str(error.args[0]), param=param))
+        param, value = (getattr(error, n, None) for n in ("parameter", "value"))
+        message = str(error.args[0]).replace(str(value), "…") if value else ""
+        message = message or str(error.args[0])
+        return _response(400, _error(400, message[:MAX_TEXT], param=param))
     if isinstance(error, hooks.OpenAIHTTPException):
         told = _error(error.status_code, error.message, error.type)
         return _response(error.status_code, told)

@@ -193,7 +193,7 @@ def test_an_error_in_a_stream_is_an_error_outcome(fleet: Fleet) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(fleet: Fleet) -> None:
-    body = json.dumps({"messages": [{"role": "user", "content": "x" * 17 * 2**20}]})
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 5 * 2**20}]})
     chunks = (body.encode()[i : i + 2**20] for i in range(0, len(body), 2**20))
     for content in (body.encode(), chunks):  # with a length, and in chunks without
         response = fleet.client.post(
@@ -202,7 +202,7 @@ def test_a_body_that_is_too_large_is_refused(fleet: Fleet) -> None:
             headers={"content-type": "application/json"},
         )
         assert response.status_code == 413
-        assert "16 MiB" in response.json()["error"]["message"]
+        assert "4 MiB" in response.json()["error"]["message"]
         assert "max_body_mib" in response.json()["error"]["message"]
 
 

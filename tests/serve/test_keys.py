@@ -256,23 +256,22 @@ def test_bad_keys_leave_the_old_and_good_ones_replace_them(
 def test_a_fresh_replica_that_cannot_read_its_keys_refuses_all(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    def router() -> Any:
+    def router() -> dict[str, int]:
         details = ServeSubmissionClient(fleet.dashboard).get_serve_details()
-        return details["applications"]["default"]["deployments"]["router"]["replicas"]
+        deployments = details["applications"]["default"]["deployments"]
+        return {
+            replica["replica_id"]: replica["pid"]
+            for replica in deployments["router"]["replicas"]
+            if replica["state"] == "RUNNING"
+        }
 
     deploy(fleet, str(tmp_path / "missing.yaml"))
     until(lambda: in_force(fleet)["rejected"])
-    (old,) = router()
-    os.kill(old["pid"], signal.SIGKILL)
-
-    def fresh() -> bool:
-        try:
-            health = fleet.client.get("/health").json()
-        except ValueError:  # Serve itself says that nobody is there
-            return False
-        return health["replica"] != old["replica_id"] and health["status"] == "ok"
-
-    until(fresh)
+    ((old, pid),) = router().items()
+    os.kill(pid, signal.SIGKILL)
+    # Until Serve sees it, a request would wait for the dead one.
+    until(lambda: router() and old not in router())
+    until(lambda: fleet.client.get("/health").json()["status"] == "ok")
     assert fleet.client.get("/health").json()["keys"] == "closed"
     for headers in ({}, bearer(WRONG), *map(bearer, KEYS.values())):
         response = fleet.chat("Hello", headers=headers)

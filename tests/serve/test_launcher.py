@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-pytestmark = pytest.mark.serve
+pytestmark = [pytest.mark.serve, pytest.mark.usefixtures("no_fleet")]
 
 COMMAND = [str(Path(sys.executable).parent / "orchestrator"), "serve"]
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 from orchestrator.config.policy import load_policy, parse_policy, policy_hash
 from orchestrator.serving.apply import DeployedRouter, RouterStatus
 
-from .conftest import Fleet, cluster
+from .conftest import Fleet, cluster, running
 
 pytestmark = pytest.mark.serve
 
@@ -35,9 +35,7 @@ def hash_of(policy: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    from orchestrator.serving.launcher import running_fleet
-
+def fleet(fleets: Any, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     folder = tmp_path_factory.mktemp("fleet")
     config = cluster(OWN)
     fleet = config["applications"][0]["args"]["fleet"]
@@ -52,12 +50,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         },
     }
     config["applications"].append(other)
-    file = folder / "cluster.yaml"
-    file.write_text(yaml.safe_dump(config))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ORCH_DATA_DIR", str(folder))
-        with running_fleet(file, lambda states: None) as running:
-            yield Fleet(running.url, running.dashboard, config, folder)
+    own: Fleet = fleets.use("reload", lambda: running(config, folder))
+    return own
 
 
 def details(fleet: Fleet) -> dict[str, Any]:

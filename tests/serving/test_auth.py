@@ -271,3 +271,10 @@ async def test_the_head_nodes_file_is_read_or_told_of(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     assert "no UTF-8 text" in str(_read(str(file)))
     assert "no such file on the head node" in str(_read(str(tmp_path / "none")))
+
+
+async def test_a_bad_policy_does_not_close_a_fresh_replica() -> None:
+    """It starts on all plain, open as its `user_config` says."""
+    holder = await loaded({"policy": 5})
+    assert admit(holder, None, *CHAT) is None
+    assert holder.status()["state"] == "open"

@@ -32,7 +32,6 @@ def fingerprint(thing: object) -> str:
     [
         (OpenAiIngress._get_response, "7a9a1b442d56"),
         (OpenAiIngress._process_llm_request, "083745ea354a"),
-        (OpenAiIngress._get_model_id, "99d71b5aab34"),
         (utils._sanitize_chat_completion_request, "44d9e11c91e8"),
         (utils._peek_at_generator, "dd3cf08e3883"),
         (utils._openai_json_wrapper, "1c3baefb9c55"),

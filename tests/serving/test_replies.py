@@ -11,8 +11,11 @@ from starlette.exceptions import HTTPException
 from orchestrator.errors import QuarantinedError, UnauthorizedError, UnavailableError
 from orchestrator.serving import hooks
 from orchestrator.serving.failures import PoolFailedError
-from orchestrator.serving.replies import HANDLED, error_event, refusal
+from orchestrator.serving.invalid import MAX_PARAM, MAX_TEXT, ChatBody, DetokenizeBody
+from orchestrator.serving.replies import HANDLED, error_event, handle, refusal
 
+CHAT: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(ChatBody)
+IDS: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(DetokenizeBody)
 USER = {"messages": [{"role": "user", "content": "x"}]}
 
 
@@ -27,7 +30,7 @@ def told(error: Exception) -> tuple[int, dict[str, Any], Any]:
 def invalid(body: dict[str, Any]) -> Exception:
     """What FastAPI hands to the app's handlers for a chat request."""
     try:
-        hooks.ChatCompletionRequest.model_validate(body)
+        CHAT.validate_python(body)
     except pydantic.ValidationError as error:
         return RequestValidationError(
             [{**e, "loc": ("body", *e["loc"])} for e in error.errors()]
@@ -74,16 +77,58 @@ def invalid(body: dict[str, Any]) -> Exception:
             "Stream options can only be defined when `stream=True`.",
             "stream_options",
         ),
+        (
+            {**USER, "tool_choice": "SECRET"},
+            "When using `tool_choice`, `tools` must be set.",
+            "tool_choice",
+        ),
+        # vLLM's own checks fail with a TypeError or the like on these.
+        (
+            {**USER, "structured_outputs": [1]},
+            "structured_outputs: has a value of the wrong type",
+            "structured_outputs",
+        ),
+        ({"messages": 5}, "messages: has a value of the wrong type", "messages"),
+        # pydantic leaves these to who reads the content.
+        (
+            {"messages": [{"role": "user", "content": [5]}]},
+            "messages: a content is not valid",
+            "messages",
+        ),
+        ({**USER, "logit_bias": {"S" * 999: "SECRET"}}, None, None),
     ],
 )
 def test_a_wrong_field_is_named_and_not_repeated(
-    body: dict[str, Any], message: str, param: str
+    body: dict[str, Any], message: str | None, param: str | None
 ) -> None:
     status, error, _ = told(invalid(body))
-    assert (status, error["message"], error["param"]) == (400, message, param)
+    assert status == 400
+    if message is not None:
+        assert (error["message"], error["param"]) == (message, param)
+    assert len(error["message"]) <= MAX_TEXT
+    assert len(error["param"]) <= MAX_PARAM
     assert error["type"] == "invalid_request_error"
     assert "SECRET" not in json.dumps(error)
     assert "777" not in json.dumps(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({**USER, **{f"f{i}": 1 for i in range(300)}}, "more than 256 fields"),
+        ({"messages": [0] * 20_000}, "more than 10000"),
+        ({"messages": [0] * 1000}, "has 8000 mistakes"),
+    ],
+)
+def test_checking_a_body_has_its_bounds(body: dict[str, Any], message: str) -> None:
+    _, error, _ = told(invalid(body))
+    assert message in error["message"]
+
+
+def test_ids_that_no_tokenizer_takes_are_refused() -> None:
+    assert IDS.validate_python({"tokens": [2**31 - 1]}).tokens == [2**31 - 1]
+    with pytest.raises(pydantic.ValidationError, match="larger than any vocabulary"):
+        IDS.validate_python({"tokens": [1, 2**40]})
 
 
 def test_what_is_no_json_object() -> None:
@@ -128,8 +173,6 @@ def test_an_event_that_ends_a_stream() -> None:
 
 
 def test_ray_and_fastapi_handle_nothing_themselves() -> None:
-    from orchestrator.serving.replies import handle
-
     app = hooks.make_app()
     for error in HANDLED:
         app.add_exception_handler(error, handle)
