@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 DEATHS = 2
 #: Seconds for which a death counts, and for which the body is refused after the last.
 KEEP_S = 600.0
-#: Equal bodies that fail within this many seconds saw one and the same death.
-TOGETHER_S = 5.0
+#: Equal bodies that fail within this many seconds saw one and the same death: that of a
+#: node shows for several.
+TOGETHER_S = 30.0
 #: Bodies that are remembered; a death under load has some hundreds in flight.
 CAPACITY = 10_000
 
