@@ -218,7 +218,8 @@ class RouterIngress(hooks.PoolCallIngress):
         else:
             pools = [ticket.decision.pool, *ticket.decision.alternatives]
         attempts = Attempts(pools)
-        meter = Meter(wants_usage=ask_for_usage(body))
+        # What needs no decision has no usage, and only by chance a field `stream`.
+        meter = Meter(wants_usage=ticket is None or ask_for_usage(body))
         failure: OrchestratorError = UnavailableError(
             "All pools that can serve this request are full or down."
         )

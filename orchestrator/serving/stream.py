@@ -186,7 +186,7 @@ def ask_for_usage(body: Any) -> bool:
     The usage chunk carries the tokens and the engine's speculation metrics, which
     every outcome needs; a client that did not ask for it never sees it.
     """
-    if not getattr(body, "stream", False):  # `/tokenize` has no such field
+    if not body.stream:
         return True
     options = body.stream_options
     asked = bool(options and options.include_usage)
