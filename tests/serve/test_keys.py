@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
 from orchestrator.config.keys import hash_key
 
-from .conftest import Fleet, cluster, running
+from .conftest import Fleet, cluster, running, until
 
 pytestmark = pytest.mark.serve
 
@@ -82,13 +81,6 @@ def deploy(fleet: Fleet, keys: str) -> None:
     config = copy.deepcopy(fleet.config)
     config["applications"][0]["deployments"][0]["user_config"]["keys"] = keys
     ServeSubmissionClient(fleet.dashboard).deploy_applications(config)
-
-
-def until(holds: Callable[[], Any], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.1)
 
 
 def healthy(fleet: Fleet) -> bool:
@@ -280,7 +272,7 @@ def test_a_fresh_replica_that_cannot_read_its_keys_refuses_all(
     os.kill(pid, signal.SIGKILL)
     # Until Serve sees it, a request would wait for the dead one.
     until(lambda: router() and old not in router())
-    until(lambda: healthy(fleet), 120)
+    until(lambda: healthy(fleet))
     assert fleet.client.get("/health").json()["keys"] == "closed"
     for headers in ({}, bearer(WRONG), *map(bearer, KEYS.values())):
         response = fleet.chat("Hello", headers=headers)

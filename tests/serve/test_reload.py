@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 from orchestrator.config.policy import load_policy, parse_policy, policy_hash
 from orchestrator.serving.apply import DeployedRouter, RouterStatus
 
-from .conftest import Fleet, cluster, running
+from .conftest import Fleet, cluster, running, until
 
 pytestmark = pytest.mark.serve
 
@@ -72,13 +71,6 @@ def replicas(fleet: Fleet) -> dict[str, dict[str, int]]:
 
 def status(fleet: Fleet) -> dict[str, Any]:
     return dict(fleet.client.get("/router/status").json())
-
-
-def until(holds: Callable[[], Any], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.1)
 
 
 def all_report(fleet: Fleet, key: str, value: Any) -> bool:
@@ -316,11 +308,11 @@ def test_fresh_replicas_with_a_bad_policy_send_all_to_the_plain_pool(
         os.kill(pid, signal.SIGKILL)
     until(lambda: not before["router"].keys() & replicas(fleet)["router"].keys())
     until(lambda: len(replicas(fleet)["router"]) == 2)
-    until(lambda: all_report(fleet, "source", "built in"), 10)
+    until(lambda: all_report(fleet, "source", "built in"))
     assert all_report(fleet, "name", "all-plain")
     told = status(fleet)["policy"]["rejected"]["error"]
     assert "did you mean `use`?" in told
-    until(lambda: fleet.client.get("/health").status_code == 200, 10)
+    until(lambda: fleet.client.get("/health").status_code == 200)
     health = fleet.client.get("/health").json()
     assert (health["status"], health["rejected"]) == ("ok", True)
     assert health["policy"]["name"] == "all-plain"
