@@ -21,9 +21,8 @@ class Attempts:
 
     def __init__(self, pools: Sequence[str]) -> None:
         self._left = deque(pools)
-        #: The pool that is tried now, and which try it is, from 1.
+        #: The pool that is tried now.
         self.pool = ""
-        self.number = 0
         #: The pool that failed before the first byte.
         self.failed: str | None = None
 
@@ -33,7 +32,6 @@ class Attempts:
             pool = self._left.popleft()
             if has_replica(pool):
                 self.pool = pool
-                self.number += 1
                 return pool
         return None
 

@@ -19,7 +19,7 @@ CAPACITY = 10_000
 
 @dataclass(slots=True)
 class _Suspect:
-    #: When each death was, by the pool and the attempt that it ended.
+    #: When each death was, by its pool and by which it was of the request's own.
     deaths: dict[tuple[str, int], float] = field(default_factory=dict)
     count: int = 0
     last: float = 0.0
@@ -38,19 +38,19 @@ class Quarantine:
     def __init__(self) -> None:
         self._suspects: OrderedDict[bytes, _Suspect] = OrderedDict()
 
-    def died(self, body: bytes, pool: str, attempt: int, now: float) -> None:
+    def died(self, body: bytes, pool: str, death: int, now: float) -> None:
         """Note that an engine of `pool` died with `body` in flight.
 
-        `attempt` counts the request's tries from 1: its second one, on the same pool,
-        met another engine.
+        `death` counts those that the request has met, from 1: its second, in the same
+        pool, is another engine's.
         """
         self._forget(now)
         digest = hashlib.sha256(body).digest()
         suspect = self._suspects.setdefault(digest, _Suspect())
-        seen = suspect.deaths.get((pool, attempt))
+        seen = suspect.deaths.get((pool, death))
         if seen is None or now - seen > TOGETHER_S:
             suspect.count += 1
-            suspect.deaths[pool, attempt] = now
+            suspect.deaths[pool, death] = now
         suspect.last = now
         self._suspects.move_to_end(digest)
         while len(self._suspects) > CAPACITY:

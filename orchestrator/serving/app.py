@@ -54,6 +54,8 @@ def build_app(args: dict[str, Any]) -> Application:
         # In force where the cluster file gives the router no policy.
         user_config={"policy": "default"},
         ray_actor_options={"num_cpus": 0},
+        # Serve's default is 10: a replica that has ended is replaced sooner.
+        health_check_period_s=2,
         **fleet.router.serve_options(),
     ).bind(
         fleet=fleet.model_dump(mode="json", exclude_unset=True, by_alias=True),

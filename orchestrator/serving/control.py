@@ -1,8 +1,9 @@
-"""What an ingress replica knows of the world: its policy, and the pools' health."""
+"""What a router replica knows of the world: its policy, and the pools' health."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import replace
 from typing import Any
@@ -23,12 +24,15 @@ from orchestrator.serving.tally import add_up
 
 logger = logging.getLogger("ray.serve")
 
-#: Seconds between two tries to learn how a pool samples.
-ASK_EVERY_S = 1.0
-#: Seconds between two looks for calls that wait for a pool without a replica.
-FREE_EVERY_S = 0.25
-#: Seconds that a pool has to say so.
+#: Seconds between two looks at the pools: for a new one that can be asked how it
+#: samples, and for calls that wait for one without a replica.
+LOOK_EVERY_S = 0.25
+#: The same while a replica starts and waits for them.
+READY_EVERY_S = 0.05
+#: Seconds that a pool has to say how it samples, and until one that failed to is asked
+#: again.
 ANSWER_S = 5.0
+ASK_AGAIN_S = 1.0
 #: Seconds that the router's replicas have to report.
 REPORT_S = 2.0
 
@@ -64,8 +68,9 @@ class PoolWatch:
         """Whether the pool has a replica that runs, as far as Serve has told."""
         return hooks.has_replica(self._handles[pool])
 
-    def _running(self) -> list[str]:
-        return [name for name in self._handles if self.has_replica(name)]
+    def _knows(self, pool: str) -> bool:
+        """Whether it is known how the pool samples."""
+        return self.traits[pool].sampling or pool in self._asked
 
     def began(self, pool: str, call: DeploymentResponseGenerator) -> None:
         """Note a call; while it waits for a replica and the pool loses its last one, it
@@ -82,9 +87,21 @@ class PoolWatch:
         """Pools with a running replica that have said how they sample."""
         return frozenset(
             name
-            for name in self._running()
-            if self.traits[name].sampling or name in self._asked
+            for name in self._handles
+            if self.has_replica(name) and self._knows(name)
         )
+
+    def health(self) -> dict[str, bool]:
+        """Whether each pool is healthy."""
+        healthy = self.healthy
+        return {name: name in healthy for name in self._handles}
+
+    async def wait_healthy(self, timeout_s: float) -> None:
+        """Wait until every pool is healthy, or until the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while len(self.healthy) < len(self._handles):
+                    await asyncio.sleep(READY_EVERY_S)
 
     def any_order(self) -> list[str]:
         """Pools for a request that all answer alike: those that are healthy first."""
@@ -92,35 +109,31 @@ class PoolWatch:
 
     async def run(self) -> None:
         """Ask each new pool how it samples, and free calls that no replica can take."""
-        await asyncio.gather(self._ask_all(), self._free_stranded())
+        await asyncio.gather(self._free_stranded(), *map(self._ask, self._handles))
 
     async def _free_stranded(self) -> None:
         while True:
-            await asyncio.sleep(FREE_EVERY_S)
+            await asyncio.sleep(LOOK_EVERY_S)
             for pool, calls in self._calls.items():
                 if calls and not self.has_replica(pool):
                     for call in [c for c in calls if not hooks.is_assigned(c)]:
                         hooks.cancel(call)
 
-    async def _ask_all(self) -> None:
-        while not all(
-            traits.sampling or name in self._asked
-            for name, traits in self.traits.items()
-        ):
-            for name in self._running():
-                if not self.traits[name].sampling and name not in self._asked:
-                    await self._ask(name)
-            await asyncio.sleep(ASK_EVERY_S)
-
-    async def _ask(self, name: str) -> None:
-        try:
-            answer = self._handles[name].sampling_mended.remote()
-            if await asyncio.wait_for(answer, ANSWER_S):
-                self._mended.add(name)
-                self.traits = self._traits()
-            self._asked.add(name)
-        except Exception:
-            logger.exception("Pool %s did not say whether it samples right", name)
+    async def _ask(self, pool: str) -> None:
+        """Ask a pool how it samples as soon as it has a replica, until it has said."""
+        while not self._knows(pool):
+            if not self.has_replica(pool):
+                await asyncio.sleep(LOOK_EVERY_S)
+                continue
+            try:
+                answer = self._handles[pool].sampling_mended.remote()
+                if await asyncio.wait_for(answer, ANSWER_S):
+                    self._mended.add(pool)
+                    self.traits = self._traits()
+                self._asked.add(pool)
+            except Exception:
+                logger.exception("Pool %s did not say whether it samples right", pool)
+                await asyncio.sleep(ASK_AGAIN_S)
 
     async def status(self) -> dict[str, Any]:
         """Every pool's mode and health, for `/router/status`."""

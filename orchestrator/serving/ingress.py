@@ -1,16 +1,14 @@
-"""The router's ingress: classify, decide, call the pool, watch, record.
+"""The request's way: classify, decide, call the pool, watch, record.
 
-A request's way: `chat`/`completions` make its `Ticket` (features, class, decision);
-Ray's own handler then calls `respond`, which calls the pool; the `Meter` watches what
-passes; exactly one `Outcome` is recorded when it ends, fails, or is cancelled.
+`chat`/`completions` make its `Ticket` (features, class, decision); Ray's own handler
+then calls `respond`, which calls the pool; the `Meter` watches what passes; exactly one
+`Outcome` is recorded when it ends, fails, or is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import json
 import logging
 import pickle
 import time
@@ -19,13 +17,10 @@ from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
-from ray import serve
-from ray.serve.handle import DeploymentHandle
+from fastapi.responses import Response
 
 from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
-from orchestrator.config.fleet import Fleet
 from orchestrator.errors import (
     OrchestratorError,
     QuarantinedError,
@@ -33,13 +28,9 @@ from orchestrator.errors import (
     UnavailableError,
     UnknownModelError,
 )
-from orchestrator.records import Caller, Endpoint, PoolRights
+from orchestrator.records import Endpoint
 from orchestrator.routing.attempts import Attempts
-from orchestrator.routing.examples import endpoint_of
-from orchestrator.routing.quarantine import Quarantine
 from orchestrator.serving import hooks
-from orchestrator.serving.auth import KeyHolder
-from orchestrator.serving.control import PolicyHolder, PoolWatch, ask_all
 from orchestrator.serving.failures import FULL, PoolFailedError, failure_of
 from orchestrator.serving.invalid import (
     ChatBody,
@@ -47,11 +38,9 @@ from orchestrator.serving.invalid import (
     TextBody,
     TokenizeBody,
 )
-from orchestrator.serving.metrics import OutcomeMetrics
+from orchestrator.serving.replica import OWN_ENDPOINTS, RouterReplica, caller_of
 from orchestrator.serving.replies import error_event, refusal, spec_headers
 from orchestrator.serving.stream import Meter, Ticket, ask_for_usage
-from orchestrator.serving.tally import Tally
-from orchestrator.store.recorder import OutcomeRecorder, outcomes_dir
 
 logger = logging.getLogger("ray.serve")
 
@@ -61,62 +50,8 @@ SAME_POOL_S = 1.0
 _ENDPOINTS: dict[str, Endpoint] = {"chat": "chat", "completions": "completions"}
 
 
-class RouterIngress(hooks.PoolCallIngress):
-    """One replica of the router: Ray's OpenAI ingress in front of all pools.
-
-    Args:
-        fleet: the fleet as plain data, as it stands in the Serve config file.
-        pools: the handle of each pool's deployment.
-        card: the public model's card.
-    """
-
-    async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self,
-        fleet: dict[str, Any],
-        pools: dict[str, DeploymentHandle],
-        card: hooks.ModelCard,
-    ) -> None:
-        self._fleet = Fleet.model_validate(fleet)
-        model = self._fleet.model.id
-        # Every handle is made once: each `.options()` is a new handle with its own
-        # connection to the controller.
-        self._pools = {name: h.options(stream=True) for name, h in pools.items()}
-        super().__init__(
-            llm_deployments={model: next(iter(self._pools.values()))},
-            model_cards={model: card},
-        )
-        self._watch = PoolWatch(self._fleet, pools)
-        self._policy = PolicyHolder(self._watch)
-        self._quarantine = Quarantine()
-        self.keys = KeyHolder()
-        context = serve.get_replica_context()
-        self._replica = context.replica_tag
-        self._recorder = OutcomeRecorder(outcomes_dir() / f"{self._replica}.jsonl")
-        self._metrics = OutcomeMetrics()
-        self._tally = Tally()
-        # The first request must not pay for what is made at first use.
-        classify(extract({"messages": [{"role": "user", "content": "Hello"}]}))
-        self._watching = asyncio.create_task(self._watch.run())
-
-    def __del__(self) -> None:
-        """Serve calls this before a replica ends: what is queued is written."""
-        if hasattr(self, "_recorder"):
-            self._recorder.close()
-
-    async def reconfigure(self, user_config: dict[str, Any] | None, rank: Any) -> None:
-        """Take a policy from the deployment's `user_config`; never raises.
-
-        `rank` is not used, but Serve leaves this call out without it where a file has
-        `user_config: null`: running replicas would keep the policy they have, and new
-        ones start on another.
-
-        A bad policy leaves the old one in force and shows in `/router/status`: an
-        exception here would make Serve stop the replica, and the next one too.
-        """
-        await self.keys.load(user_config)
-        await self._policy.load(user_config)
-
-    # --- the OpenAI endpoints -----------------------------------------------------
+class RouterIngress(RouterReplica):
+    """The deployment that takes all requests: Ray's OpenAI ingress before the pools."""
 
     async def chat(self, body: ChatBody, request: Request) -> Response:
         """Chat completions, routed by the policy."""
@@ -166,7 +101,7 @@ class RouterIngress(hooks.PoolCallIngress):
         self._refuse_killers(await request.body())
         body = await request.json()  # parsed once: FastAPI has cached it
         headers = request.headers
-        tenant, may_force = _caller(request)
+        tenant, may_force = caller_of(request)
         features = extract(body, headers, endpoint=endpoint, tenant=tenant)
         request_class = classify(features, headers.get("x-spec-class"))
         router = self._policy.router
@@ -304,91 +239,8 @@ class RouterIngress(hooks.PoolCallIngress):
         self._metrics.observe(outcome)
         self._tally.add(outcome)
 
-    # --- the router's own endpoints -----------------------------------------------
 
-    async def explain(self, request: Request) -> Response:
-        """Say where a request would go and why; runs nothing on any engine."""
-        try:
-            try:
-                body = json.loads(await request.body())
-            except (ValueError, RecursionError):
-                raise RequestError("The body is not JSON.") from None
-            if not isinstance(body, dict):
-                raise RequestError("The body must be a JSON object: a request body.")
-            tenant, may_force = _caller(request)
-            features = extract(
-                body, request.headers, endpoint=endpoint_of(body), tenant=tenant
-            )
-            request_class = classify(features, request.headers.get("x-spec-class"))
-            explanation = self._policy.router.explain(
-                features,
-                request_class,
-                healthy=self._watch.healthy,
-                forced=request.headers.get("x-spec-pool"),
-                may_force=may_force,
-            )
-        except OrchestratorError as error:
-            return refusal(error)
-        # ASCII: a lone surrogate in the request is no text that UTF-8 could carry.
-        text = json.dumps(dataclasses.asdict(explanation))
-        return Response(text, media_type="application/json")
-
-    async def report(self) -> dict[str, Any]:
-        """This replica's policy and counts; every replica is asked for them."""
-        return {
-            "replica": self._replica,
-            "policy": self._policy.status(),
-            "keys": self.keys.status(),
-            "counts": {
-                **self._tally.status(),
-                "outcomes_dropped": self._recorder.dropped,
-            },
-        }
-
-    async def status(self) -> Response:
-        """The pools, and what this replica and all of them report."""
-        own = await self.report()
-        scope = f"ingress replica {self._replica} since it started"
-        return JSONResponse(
-            {
-                "model": self._fleet.model.id,
-                "policy": own["policy"],
-                "pools": await self._watch.status(),
-                "counts": {"scope": scope, **own["counts"]},
-                **await ask_all(own),
-            }
-        )
-
-    async def health(self) -> Response:
-        """Whether this replica has a pool to send requests to; asks nobody."""
-        healthy = self._watch.healthy
-        policy = self._policy.status()
-        body = {
-            "status": "ok" if healthy else "no healthy pool",
-            "replica": self._replica,
-            "policy": {key: policy[key] for key in ("name", "version", "hash")},
-            "rejected": policy["rejected"] is not None,
-            "keys": self.keys.status()["state"],
-            "pools": {name: name in healthy for name in self._pools},
-        }
-        return JSONResponse(body, 200 if healthy else 503)
-
-
-def _caller(request: Request) -> tuple[str | None, PoolRights]:
-    """Name and rights of who sends a request; none where no keys are in force."""
-    caller: Caller | None = getattr(request.state, "caller", None)
-    return (caller.name, caller.pools) if caller else (None, ())
-
-
-#: `explain` reads its body itself: one that no pool would take is explained too.
-_ANY_REQUEST = {
-    "requestBody": {
-        "description": "What /v1/chat/completions or /v1/completions would be sent.",
-        "required": True,
-        "content": {"application/json": {"schema": {"type": "object"}}},
-    }
-}
-#: Route of each method; the generation endpoints stay Ray's, ours come beside them.
+#: Route of each method.
 ENDPOINTS = {
     "models": lambda app: app.get("/v1/models"),
     "model_data": lambda app: app.get("/v1/models/{model:path}"),
@@ -396,7 +248,5 @@ ENDPOINTS = {
     "completions": lambda app: app.post("/v1/completions"),
     "tokenize": lambda app: app.post("/tokenize"),
     "detokenize": lambda app: app.post("/detokenize"),
-    "explain": lambda app: app.post("/router/explain", openapi_extra=_ANY_REQUEST),
-    "status": lambda app: app.get("/router/status"),
-    "health": lambda app: app.get("/health"),
+    **OWN_ENDPOINTS,
 }

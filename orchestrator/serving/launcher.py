@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -19,9 +20,11 @@ import ray
 import yaml
 from ray import serve
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import RayServeException
 
 from orchestrator.config.document import read_text
-from orchestrator.config.fleet import Fleet
+from orchestrator.config.fleet import ROUTER_DEPLOYMENT, Fleet
 from orchestrator.config.keys import KEYS_ENV, parse_keys
 from orchestrator.config.policy import load_policy
 from orchestrator.config.servefile import PolicyRef, load_fleet
@@ -37,6 +40,9 @@ ROUTER_GIB = 0.5
 RAY_GIB = 0.8
 #: The longest that a fleet may take to start, in seconds.
 START_TIMEOUT_S = 900.0
+#: The longest that the router may then take to see all pools, and to say so.
+SEEN_TIMEOUT_S = 60.0
+ANSWER_S = 30.0
 
 Progress = Callable[[dict[str, str]], None]
 
@@ -85,8 +91,8 @@ def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
         _wait(client, progress)
         reach = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         url = f"http://{reach}:{port}"
-        _wait_for_router(url)
         try:
+            _wait_for_router(file.application, url)
             yield RunningFleet(url=url, dashboard=dashboard)
         finally:
             # Lets requests in flight end. A fleet that never came up has none, and
@@ -99,6 +105,7 @@ def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
 def _own_ray() -> Iterator[str]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # The driver owns nothing but the fleet: its own output stays clean.
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     context = ray.init(
         address="local",
         include_dashboard=True,
@@ -202,16 +209,27 @@ def _wait(client: ServeSubmissionClient, progress: Progress) -> None:
     raise FleetError(f"The fleet was not ready after {START_TIMEOUT_S:.0f} s.")
 
 
-def _wait_for_router(url: str) -> None:
-    """Wait until the router has seen its pools, a moment after Serve has."""
-    for _ in range(60):
-        health = httpx.get(f"{url}/health", timeout=30).json()
-        if health["rejected"]:
+def _wait_for_router(application: str, url: str) -> None:
+    """Wait until every router replica has seen all pools, a moment after Serve has.
+
+    Each looks for itself, so each is asked; and by Serve, since HTTP may want a key.
+    """
+    router = serve.get_deployment_handle(ROUTER_DEPLOYMENT, application)
+    deadline = time.monotonic() + SEEN_TIMEOUT_S
+    while time.monotonic() < deadline:
+        reports: list[dict[str, Any]] = []
+        # A replica that has just ended, or is late, will be asked again.
+        with contextlib.suppress(TimeoutError, RayActorError, RayServeException):
+            reports = router.broadcast("report").results(timeout_s=ANSWER_S)
+        if any(report["policy"]["rejected"] for report in reports):
             raise FleetError(
                 f"The router refused its policy; {url}/router/status says why"
             )
-        if all(health["pools"].values()):
-            return
+        if reports and all(all(report["pools"].values()) for report in reports):
+            # This is the way that all requests will come.
+            with contextlib.suppress(httpx.HTTPError):
+                httpx.get(f"{url}/health", timeout=ANSWER_S).raise_for_status()
+                return
         time.sleep(0.5)
     raise FleetError(
         f"The router does not see all of its pools; see {url}/router/status"

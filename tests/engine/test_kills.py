@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +17,8 @@ import httpx
 import psutil
 import pytest
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
+
+from tests.waiting import until
 
 from .conftest import MODEL, LocalFleet
 
@@ -140,15 +142,6 @@ def engine_of(fleet: LocalFleet, pool: str) -> int:
     return engine
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 240) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if result := what():
-            return result
-        time.sleep(0.5)
-    raise AssertionError(f"not within {seconds} s")
-
-
 def rows(fleet: LocalFleet) -> dict[str, list[dict[str, Any]]]:
     """All outcomes by request id."""
     found: dict[str, list[dict[str, Any]]] = {}
@@ -177,7 +170,7 @@ def report(title: str, answers: list[Answer], killed: float) -> None:
 
 def test_an_engine_is_killed(fleet: LocalFleet) -> None:
     """Nobody loses more than the rest of a stream that had begun on that engine."""
-    wait_for(lambda: healthy(fleet))
+    until(lambda: healthy(fleet))
     with load(fleet) as answers:
         time.sleep(12)
         os.kill(engine_of(fleet, "ngram"), signal.SIGKILL)
@@ -207,14 +200,14 @@ def test_an_engine_is_killed(fleet: LocalFleet) -> None:
             assert answer.started < killed + 1  # nobody is sent there any more
     retried = [a for a in answers if outcomes[a.request_id or ""][0]["failed_pool"]]
     assert cut + len(retried) > 0, "the kill hit no request: no proof"
-    wait_for(lambda: healthy(fleet))
+    until(lambda: healthy(fleet))
     after = send(fleet, "ngram", True, 0)
     assert after.complete
     assert rows_of(fleet, after)[0]["pool"] == "ngram"
 
 
 def rows_of(fleet: LocalFleet, answer: Answer) -> list[dict[str, Any]]:
-    wait_for(lambda: answer.request_id in rows(fleet), 10)
+    until(lambda: answer.request_id in rows(fleet), 10)
     return rows(fleet)[answer.request_id or ""]
 
 
@@ -243,9 +236,9 @@ def test_a_router_replica_is_killed(fleet: LocalFleet) -> None:
             assert answer.ended < killed + 5
             assert answer.broken or (answer.status or 0) >= 500
     assert any(not a.complete for a in answers), "the kill hit no request: no proof"
-    wait_for(lambda: len(replica_pids(fleet, "router")) == 2)
+    until(lambda: len(replica_pids(fleet, "router")) == 2)
     assert name not in replica_pids(fleet, "router")
-    status = wait_for(lambda: full_status(fleet))
+    status = until(lambda: full_status(fleet))
     assert status["consistent"] is True
 
 

@@ -9,10 +9,10 @@ def tries(pools: list[str], *, down: Collection[str] = (), fails: int = 0) -> li
     """The pools it is sent to, where the first `fails` fail and the others are full."""
     attempts, seen = Attempts(pools), []
     while (pool := attempts.next(lambda p: p not in down)) is not None:
+        assert attempts.pool == pool
         seen.append(pool)
         if len(seen) <= fails and not attempts.may_retry():
             break
-    assert attempts.number == len(seen)
     return seen
 
 

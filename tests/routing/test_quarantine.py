@@ -14,8 +14,8 @@ def test_one_death_refuses_nobody() -> None:
 
 def test_the_second_death_refuses_that_body_for_a_while() -> None:
     guard = Quarantine()
-    for pool, attempt in (("ngram", 1), ("plain", 2)):
-        guard.died(b"x", pool, attempt, 100.0)
+    for pool, death in (("ngram", 1), ("plain", 2)):
+        guard.died(b"x", pool, death, 100.0)
     guard.died(b"bystander", "ngram", 1, 100.0)
     assert guard.refused_for(b"x", 101.0) == KEEP_S - 1
     assert guard.refused_for(b"bystander", 101.0) is None

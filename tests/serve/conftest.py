@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,20 +72,6 @@ def cluster(policy: Any = POLICY) -> dict[str, Any]:
 @pytest.fixture
 def make_cluster() -> Any:
     return cluster
-
-
-def until(holds: Callable[[], Any], seconds: float = 240) -> None:
-    """Wait for what a fleet needs a while for: a new replica imports vLLM first.
-
-    No answer is "not yet": the proxy may wait for a router replica that has died.
-    """
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with contextlib.suppress(httpx.TransportError):
-            if holds():
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"it did not come about within {seconds} s")
 
 
 class Fleet:

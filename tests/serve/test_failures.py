@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
+
+from tests.waiting import until
 
 from .conftest import Fleet
 
@@ -20,15 +20,6 @@ pytestmark = pytest.mark.serve
 #: Goes to `ngram` by rule, and may be answered by `plain`.
 TO_NGRAM = {"x-spec-class": "code"}
 TO_TINY = {"x-spec-pool": "tiny"}
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 240) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if result := what():
-            return result
-        time.sleep(0.1)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def all_healthy(fleet: Fleet) -> bool:
@@ -149,7 +140,7 @@ def test_an_engine_that_dies_takes_nobody_with_it(fleet: Fleet) -> None:
         (row,) = fleet.outcomes(response.headers["x-request-id"])
         assert row["failed_pool"] is None
     assert not [pid for _, pid in before if psutil.pid_exists(pid)]
-    wait_for(lambda: all_healthy(fleet))
+    until(lambda: all_healthy(fleet))
     assert fleet.chat("Hello", headers=TO_NGRAM).headers["x-spec-pool"] == "ngram"
     assert {r for r, _ in replicas(fleet, "ngram")}.isdisjoint(r for r, _ in before)
 
@@ -160,7 +151,7 @@ def test_a_process_that_ends_costs_a_retry(fleet: Fleet) -> None:
     assert response.headers["x-spec-pool"] == "plain"
     (row,) = fleet.outcomes(response.headers["x-request-id"])
     assert (row["status"], row["failed_pool"]) == ("end", "ngram")
-    wait_for(lambda: all_healthy(fleet))
+    until(lambda: all_healthy(fleet))
 
 
 def test_a_request_that_kills_engines_is_stopped_after_two(fleet: Fleet) -> None:
@@ -184,5 +175,5 @@ def test_a_request_that_kills_engines_is_stopped_after_two(fleet: Fleet) -> None
     down = fleet.chat("Hello", headers={"x-spec-pool": "plain"})
     assert (down.status_code, down.headers["retry-after"]) == (503, "1")
     assert replicas(fleet, "tiny") == tiny
-    wait_for(lambda: all_healthy(fleet))
+    until(lambda: all_healthy(fleet))
     assert fleet.chat("Hello", headers=TO_NGRAM).headers["x-spec-pool"] == "ngram"

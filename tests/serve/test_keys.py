@@ -17,8 +17,9 @@ from openai import AuthenticationError, OpenAI
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
 from orchestrator.config.keys import hash_key
+from tests.waiting import until
 
-from .conftest import Fleet, cluster, running, until
+from .conftest import Fleet, cluster, running
 
 pytestmark = pytest.mark.serve
 

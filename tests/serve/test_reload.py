@@ -19,8 +19,9 @@ from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
 from orchestrator.config.policy import load_policy, parse_policy, policy_hash
 from orchestrator.serving.apply import DeployedRouter, RouterStatus
+from tests.waiting import until
 
-from .conftest import Fleet, cluster, running, until
+from .conftest import Fleet, cluster, running
 
 pytestmark = pytest.mark.serve
 

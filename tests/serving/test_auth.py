@@ -242,7 +242,7 @@ async def test_no_key_reaches_the_log(
     files["/pasted"] = f"keys: {key}"
     files["/broken"] = RuntimeError(f"what was read: {key}")
     logging.getLogger("ray.serve").propagate = True
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="ray.serve"):
         for path in ("/keys", "/pasted", "/broken"):
             holder = await loaded({"keys": path})
             for token in (key, WEB):

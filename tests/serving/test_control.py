@@ -1,11 +1,16 @@
-"""The policy in force on a router replica; a bad one never replaces a good one."""
+"""What a router replica knows: its policy, whose place no bad one takes, and pools."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from orchestrator.config.fleet import Fleet
 from orchestrator.records import PoolTraits
-from orchestrator.serving.control import PolicyHolder, join_reports
+from orchestrator.serving import control
+from orchestrator.serving.control import PolicyHolder, PoolWatch, join_reports
 
 PLAIN, NGRAM = PoolTraits("plain", "none"), PoolTraits("ngram", "ngram")
 GOOD = {"name": "good", "otherwise": "ngram", "fallback": ["plain"]}
@@ -101,3 +106,73 @@ def test_reports_are_joined_and_who_is_silent_is_named() -> None:
 def test_another_hash_or_version_is_no_agreement(other: Any) -> None:
     joined = join_reports([report("a", "1"), report("b", *other)], ["a", "b"])
     assert joined["consistent"] is False
+
+
+class Pool:
+    """Stands for a pool's handle: whether it has a replica, and what that answers."""
+
+    def __init__(self, *answers: bool | Exception, up: bool = True) -> None:
+        self.up = up
+        self.answers = list(answers)
+        self.sampling_mended = self
+
+    async def remote(self) -> bool:
+        assert self.up, "asked without a replica"
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@asynccontextmanager
+async def watching(**pools: Pool) -> AsyncIterator[PoolWatch]:
+    """A watch that runs, of pools on a CPU; `plain` is the one without speculation."""
+    ngram = {"method": "ngram", "num_speculative_tokens": 2}
+    modes = dict.fromkeys(pools, ngram) | {"plain": {"method": "none"}}
+    fleet = {
+        "model": {"id": "m", "source": "m"},
+        "accelerator": "cpu",
+        "pools": {name: {"speculation": modes[name]} for name in pools},
+    }
+    watch = PoolWatch(Fleet.model_validate(fleet), pools)  # type: ignore[arg-type]
+    running = asyncio.create_task(watch.run())
+    try:
+        yield watch
+    finally:
+        running.cancel()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control.hooks, "has_replica", lambda pool: pool.up)
+    for name in ("LOOK_EVERY_S", "READY_EVERY_S", "ASK_AGAIN_S"):
+        monkeypatch.setattr(control, name, 0.001)
+
+
+async def test_a_replica_waits_for_pools_that_run_to_say_how_they_sample() -> None:
+    async with watching(plain=Pool(), good=Pool(True), bad=Pool(False)) as watch:
+        assert watch.health() == {"plain": True, "good": False, "bad": False}
+        await watch.wait_healthy(30)
+        assert watch.health() == {"plain": True, "good": True, "bad": True}
+        sampling = {name: traits.sampling for name, traits in watch.traits.items()}
+        assert sampling == {"plain": True, "good": True, "bad": False}
+
+
+async def test_a_pool_that_is_down_is_not_waited_for_for_ever() -> None:
+    ngram = Pool(True, up=False)
+    async with watching(plain=Pool(), ngram=ngram) as watch:
+        await watch.wait_healthy(0.05)
+        assert watch.health() == {"plain": True, "ngram": False}
+        ngram.up = True
+        await watch.wait_healthy(30)
+        assert watch.health() == {"plain": True, "ngram": True}
+        ngram.up = False
+        assert watch.healthy == {"plain"}
+
+
+async def test_a_pool_that_fails_to_say_is_asked_again_and_holds_up_no_other() -> None:
+    silent = Pool(RuntimeError("x"), RuntimeError("x"), True)
+    async with watching(plain=Pool(), silent=silent, good=Pool(True)) as watch:
+        await watch.wait_healthy(30)
+        assert watch.traits["silent"].sampling is True
+        assert silent.answers == []

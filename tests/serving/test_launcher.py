@@ -1,8 +1,12 @@
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
 import yaml
+from ray.exceptions import RayActorError
 
 from orchestrator.errors import ConfigError, FleetError
 from orchestrator.serving import launcher
@@ -104,3 +108,66 @@ def test_the_cause_is_the_first_exception_that_is_not_about_another() -> None:
     assert find_cause([bare]) == "AssertionError: assert a == b"
     assert find_cause(["nothing to see\nthe end"]) == "the end"
     assert find_cause([""]) == "no message; see the logs"
+
+
+def report(*, rejected: Any = None, **pools: bool) -> dict[str, Any]:
+    return {"policy": {"rejected": rejected}, "pools": pools}
+
+
+SEES = report(plain=True, ngram=True)
+SEES_NOT = report(plain=True, ngram=False)
+
+
+class Router:
+    """Stands for the router's handle: what its replicas report, look after look; the
+    last look stays.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *looks: Any) -> None:
+        self.looks = list(looks)
+        self.fetched: list[str] = []
+        monkeypatch.setattr(launcher.serve, "get_deployment_handle", self.of)
+        monkeypatch.setattr(launcher.httpx, "get", self.get)
+        monkeypatch.setattr(launcher.time, "sleep", lambda seconds: None)
+
+    def of(self, deployment: str, application: str) -> Any:
+        assert (deployment, application) == ("router", "mine")
+        return self
+
+    def get(self, url: str, timeout: float) -> httpx.Response:
+        self.fetched.append(url)
+        return httpx.Response(200, request=httpx.Request("GET", url))
+
+    def broadcast(self, method: str) -> Any:
+        assert method == "report"
+        return SimpleNamespace(results=self.results)
+
+    def results(self, timeout_s: float) -> Any:
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+
+def test_the_fleet_is_ready_once_every_router_replica_sees_every_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dead = RayActorError()
+    looks = ([SEES_NOT], TimeoutError(), [SEES, SEES_NOT], dead, [], [SEES, SEES])
+    router = Router(monkeypatch, *looks)
+    launcher._wait_for_router("mine", "http://x:1")
+    assert router.looks == [[SEES, SEES]]
+    assert router.fetched == ["http://x:1/health"]
+
+
+def test_a_router_that_refuses_its_policy_or_sees_no_pool_is_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Router(monkeypatch, [SEES, report(rejected={"error": "bad"}, plain=True)])
+    with pytest.raises(FleetError, match=r"refused its policy; .*/router/status"):
+        launcher._wait_for_router("mine", "http://x:1")
+    monkeypatch.setattr(launcher, "SEEN_TIMEOUT_S", 0.01)
+    router = Router(monkeypatch, [SEES_NOT])
+    with pytest.raises(FleetError, match="does not see all of its pools"):
+        launcher._wait_for_router("mine", "http://x:1")
+    assert router.fetched == []

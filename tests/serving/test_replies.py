@@ -11,7 +11,13 @@ from starlette.exceptions import HTTPException
 from orchestrator.errors import QuarantinedError, UnauthorizedError, UnavailableError
 from orchestrator.serving import hooks
 from orchestrator.serving.failures import PoolFailedError
-from orchestrator.serving.invalid import MAX_PARAM, MAX_TEXT, ChatBody, DetokenizeBody
+from orchestrator.serving.invalid import (
+    MAX_PARAM,
+    MAX_SEARCHED,
+    MAX_TEXT,
+    ChatBody,
+    DetokenizeBody,
+)
 from orchestrator.serving.replies import HANDLED, error_event, handle, refusal
 
 CHAT: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(ChatBody)
@@ -123,6 +129,32 @@ def test_a_wrong_field_is_named_and_not_repeated(
 def test_checking_a_body_has_its_bounds(body: dict[str, Any], message: str) -> None:
     _, error, _ = told(invalid(body))
     assert message in error["message"]
+
+
+def nested(depth: int) -> list[Any]:
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("other", "param"),
+    [
+        ("y" * (MAX_SEARCHED // 2), "messages"),
+        ("y" * MAX_SEARCHED, None),
+        # Nothing that could be parsed; writing it out reaches Python's limit as well.
+        (nested(2000), None),
+    ],
+    ids=["small", "large", "deep"],
+)
+def test_a_wrong_field_is_looked_for_in_small_bodies_only(
+    other: Any, param: str | None
+) -> None:
+    status, error, _ = told(invalid({"messages": 5, "other": other}))
+    field = f"{param}: has a value" if param else "The body has values"
+    assert (status, error["param"]) == (400, param)
+    assert error["message"].startswith(f"{field} of the wrong type")
 
 
 def test_ids_that_no_tokenizer_takes_are_refused() -> None:
