@@ -1,4 +1,4 @@
-"""`orchestrator bench`: what a decision costs, and what the whole router costs."""
+"""`orchestrator bench`: what a decision, the router, and each mode cost and gain."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.table import Table
 
 from orchestrator.bench.decision import Case, measure
 from orchestrator.cli.fleet import started
+from orchestrator.cli.modes import modes
 from orchestrator.config.document import Document
 from orchestrator.config.policy import parse_policy
 from orchestrator.config.shipped import find_policy
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 CLIENT_CORES = 0.8
 
 app = typer.Typer(
-    help="Measure: what a routing decision costs, and what the whole router costs.",
+    help="Measure: what a decision and the router cost, what each mode gains.",
     no_args_is_help=True,
 )
+
+app.command()(modes)
 
 JsonFile = Annotated[
     str | None,

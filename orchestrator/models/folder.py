@@ -45,14 +45,17 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     return manifest if isinstance(manifest, dict) else None
 
 
-def is_built(path: Path) -> bool:
+def is_built(path: Path, facts: dict[str, Any] | None = None) -> bool:
     """Whether `path` holds a whole model: every file of its manifest, in its size.
 
-    Sizes only, so that the answer takes milliseconds; the manifest's checksums serve
-    whoever doubts the disk.
+    With `facts`, also whether it was made from the same `source`. Sizes only, so that
+    the answer takes milliseconds; the manifest's checksums serve whoever doubts the
+    disk.
     """
     manifest = read_manifest(path)
     if manifest is None or manifest.get("format") != FORMAT:
+        return False
+    if facts is not None and manifest.get("source") != facts.get("source"):
         return False
     files = manifest.get("files", {})
     return bool(files) and all(
@@ -69,18 +72,19 @@ def build_once(
     *,
     force: bool = False,
 ) -> bool:
-    """Let `write` fill a new folder and put it at `path`, unless it is built already.
+    """Let `write` fill a new folder and put it at `path`, unless it is built already
+    from the same `source` of `facts`.
 
     Several processes may call this at once: one builds, the others wait and find the
     model ready. `facts` (origin, licence, ...) join the manifest. Returns whether this
     call built it. Raises `ModelBuildError` when the file system does not let it.
     """
-    if is_built(path) and not force:
+    if is_built(path, facts) and not force:
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _lock(path, progress):
-            if is_built(path) and not force:
+            if is_built(path, facts) and not force:
                 return False
             _build(path, write, facts, progress)
     except OSError as error:

@@ -32,7 +32,7 @@ def build_app(args: dict[str, Any]) -> Application:
     """
     fleet: Fleet = parse_args(args).fleet
     check_model_folder(fleet, "args")
-    source = model_source(fleet)
+    source = model_source(fleet.model.source)
     built = {name: build_pool(fleet, name, source) for name in fleet.pools}
     config, _ = next(iter(built.values()))
     app = hooks.make_app()

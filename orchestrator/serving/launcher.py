@@ -57,6 +57,22 @@ class RunningFleet:
     url: str
     dashboard: str
 
+    def memory_gib(self) -> dict[str, float]:
+        """GiB that the replicas of each pool and of the router take.
+
+        Pages that processes share count in parts; an engine's processes count for the
+        replica that started them.
+        """
+        memory: dict[str, float] = {}
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                title = " ".join(process.cmdline())
+                if found := _REPLICA.match(title):
+                    family = [process, *process.children(recursive=True)]
+                    taken = sum(_pss(member) for member in family)
+                    memory[found[1]] = memory.get(found[1], 0.0) + taken / 2**30
+        return memory
+
 
 @contextlib.contextmanager
 def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
@@ -234,6 +250,18 @@ def _wait_for_router(application: str, url: str) -> None:
     raise FleetError(
         f"The router does not see all of its pools; see {url}/router/status"
     )
+
+
+#: Ray calls a replica's process `ray::ServeReplica:APPLICATION:DEPLOYMENT.METHOD`; a
+#: pool's deployment is called `POOL:MODEL`.
+_REPLICA = re.compile(r"ray::ServeReplica:[^:]*:([^:.]+)")
+
+
+def _pss(process: psutil.Process) -> int:
+    """Bytes of memory; 0 for one that has just ended."""
+    with contextlib.suppress(psutil.Error):
+        return int(process.memory_full_info().pss)
+    return 0
 
 
 def _explain_failure(message: str, failed: list[str]) -> str:

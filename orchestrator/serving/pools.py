@@ -18,6 +18,7 @@ from orchestrator.config.fleet import Fleet
 from orchestrator.serving.cpu import prepare_environment
 from orchestrator.serving.cpu_sampling import EXTENSION, METHOD
 from orchestrator.serving.hooks import NoDownload, join_tokenization
+from orchestrator.serving.model import model_source
 
 logger = logging.getLogger("ray.serve")
 
@@ -86,6 +87,8 @@ def llm_config(fleet: Fleet, pool: str, source: str) -> LLMConfig:
         arguments["tokenizer"] = fleet.model.tokenizer
     speculation = fleet.speculative_config(pool)
     if speculation is not None:
+        if (draft := speculation.get("model")) is not None:
+            speculation["model"] = model_source(draft)
         arguments["speculative_config"] = speculation
         # Each response then says how many drafts it had and how many were accepted.
         arguments["per_request_spec_decode_metrics"] = "detailed"

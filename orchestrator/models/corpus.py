@@ -1,0 +1,38 @@
+"""The target's own answers, from which a draft learns: a file that only grows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One prompt and what the target said, as token ids.
+
+    `prompt` is the whole rendered chat up to the assistant's turn; `answer` ends with
+    the end-of-turn token unless the target was cut off.
+    """
+
+    kind: str
+    temperature: float
+    prompt: list[int]
+    answer: list[int]
+
+
+def append(file: Path, answers: Iterable[Answer]) -> None:
+    """Add answers to the file, one JSON object per line."""
+    with file.open("a", encoding="utf-8") as out:
+        out.writelines(json.dumps(asdict(answer)) + "\n" for answer in answers)
+
+
+def read(file: Path) -> Iterator[Answer]:
+    """The answers of the file in order; a last line that was cut off is left out."""
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield Answer(**json.loads(line))

@@ -1,0 +1,62 @@
+"""How far a draft's distribution is from the target's, over the draft's vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: Rows whose logits are held at once; over 16,384 tokens they take 64 MB in float32.
+CHUNK = 1024
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The gradient is made in the forward pass, chunk by chunk, so that the logits of
+    all rows never exist together. The head is frozen.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, hidden: Tensor, truth: Tensor, head: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        gradient = torch.empty_like(hidden)
+        loss = torch.zeros(())
+        picks = torch.empty(hidden.shape[0], dtype=torch.long)
+        share = weight / weight.sum()
+        for first in range(0, hidden.shape[0], CHUNK):
+            rows = slice(first, first + CHUNK)
+            logits = torch.matmul(hidden[rows], head.T).float()
+            picks[rows] = logits.argmax(-1)
+            wanted = torch.matmul(truth[rows], head.T).float().softmax(-1)
+            logs = logits.log_softmax(-1)
+            loss -= ((wanted * logs).sum(-1) * share[rows]).sum()
+            error = (logs.exp_() - wanted) * share[rows, None]
+            gradient[rows] = torch.matmul(error.to(head.dtype), head).to(hidden.dtype)
+        context.save_for_backward(gradient)
+        context.mark_non_differentiable(picks)
+        return loss, picks
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Any:
+        (gradient,) = context.saved_tensors
+        return gradient * gradients[0], None, None, None
+
+
+def soft_cross_entropy(
+    hidden: Tensor, truth: Tensor, head: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean cross entropy with the target's own probabilities, and the draft's picks.
+
+    Args:
+        hidden: the draft's last hidden states after its norm, [rows, hidden_size].
+        truth: the target's, for the same next tokens.
+        head: the output matrix of both, [draft vocabulary, hidden_size].
+        weight: of each row in the mean, [rows].
+
+    Returns:
+        The loss, and each row's most probable token as an index into the draft's
+        vocabulary.
+    """
+    loss, picks = _CrossEntropy.apply(hidden, truth, head, weight)
+    return loss, picks

@@ -1,0 +1,212 @@
+"""Trains a draft on what the target thinks of its own answers; goes on where it was."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from orchestrator.models.drafts import Draft
+from orchestrator.models.layers import causal_mask
+from orchestrator.models.loss import soft_cross_entropy
+from orchestrator.models.teacher import Batch, Lessons
+
+#: A later draft token counts only where those before it were right.
+STREAM_WEIGHT = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how fast to train.
+
+    `streams` is the number of draft tokens trained, `batch_tokens` the padded tokens
+    of a step, `rate` the peak of the learning rate (linear warm-up, cosine to a tenth).
+    """
+
+    epochs: int
+    streams: int
+    rate: float
+    batch_tokens: int = 4096
+    warmup_steps: int = 50
+    seed: int = 1
+
+
+class Lesson:
+    """One batch as a draft sees it: what it reads, and where its tokens are judged."""
+
+    def __init__(self, batch: Batch, draft: Draft, streams: int) -> None:
+        self.batch = batch
+        self.mask = causal_mask(batch.lengths)
+        longest = batch.tokens.shape[1]
+        base = torch.arange(longest)[None]
+        starts = torch.tensor(batch.starts)[:, None]
+        ends = torch.tensor(batch.lengths)[:, None]
+        # Stream j at base i stands where the target was at i + first - 1 + j, and is
+        # compared with what the target thought there of the next token.
+        self.shifts = [draft.first - 1 + stream for stream in range(streams)]
+        # A draft starts once the answer has begun, and ends with it.
+        self.judged = [
+            (base + draft.first >= starts) & (base + shift + 1 < ends)
+            for shift in self.shifts
+        ]
+
+    def truth(self, stream: int) -> Tensor:
+        """The target's last hidden states where the stream is judged, [rows, size]."""
+        return self._shifted(self.batch.last, stream)
+
+    def next_tokens(self, stream: int) -> Tensor:
+        """What the text goes on with there, [rows]."""
+        shift = self.shifts[stream] + 1
+        return torch.roll(self.batch.tokens, -shift, 1)[self.judged[stream]]
+
+    def _shifted(self, states: Tensor, stream: int) -> Tensor:
+        return torch.roll(states, -self.shifts[stream], 1)[self.judged[stream]]
+
+
+class Trainer:
+    """Trains `draft` on `lessons`, with the target's embedding over a vocabulary.
+
+    Args:
+        draft: what is trained.
+        embed: the target's embedding, which is its output matrix too,
+            [vocabulary, hidden_size], bfloat16.
+        vocabulary: the target's token ids that the draft can say, ascending.
+        lessons: what the target thinks.
+        plan: how.
+        state: file of the last checkpoint, written after every epoch.
+    """
+
+    def __init__(
+        self,
+        draft: Draft,
+        embed: Tensor,
+        vocabulary: Tensor,
+        lessons: Lessons,
+        plan: Plan,
+        state: Path,
+    ) -> None:
+        self.draft, self.plan, self._lessons, self._state = draft, plan, lessons, state
+        self._embed, self._head = embed, embed[vocabulary]
+        self._vocabulary = vocabulary
+        self._known = torch.zeros(embed.shape[0], dtype=torch.bool)
+        self._known[vocabulary] = True
+        # One text in thirty is never trained on.
+        self.held_out = [t for t in range(lessons.count) if t % 30 == 7]
+        self._train = [t for t in range(lessons.count) if t % 30 != 7]
+        self._steps = sum(1 for _ in lessons.batches(self._train, plan.batch_tokens))
+        self._optimizer = torch.optim.AdamW(
+            draft.parameters(), lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.01
+        )
+        self.log: list[dict[str, Any]] = []
+        if state.exists():
+            kept = torch.load(state)
+            draft.load_state_dict(kept["draft"])
+            self._optimizer.load_state_dict(kept["optimizer"])
+            self.log = kept["log"]
+
+    def run(self, progress: Callable[[int, int, float], None]) -> None:
+        """Train to the plan's end; `progress` gets steps done, their number, loss."""
+        for epoch in range(len(self.log), self.plan.epochs):
+            started = time.perf_counter()
+            batches = list(self._lessons.batches(self._train, self.plan.batch_tokens))
+            random.Random(self.plan.seed + epoch).shuffle(batches)
+            total = 0.0
+            for number, texts in enumerate(batches):
+                total += self._step(texts, epoch * self._steps + number)
+                done = epoch * self._steps + number + 1
+                progress(done, self.plan.epochs * self._steps, total / (number + 1))
+            self.log.append(
+                {
+                    "epoch": epoch + 1,
+                    "loss": round(total / len(batches), 4),
+                    "held_out": self.evaluate()["all"],
+                    "seconds": round(time.perf_counter() - started),
+                }
+            )
+            self._save()
+
+    def _step(self, texts: Sequence[int], step: int) -> float:
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate(step)
+        lesson = Lesson(self._lessons.load(texts), self.draft, self.plan.streams)
+        self._optimizer.zero_grad()
+        loss, _ = self._loss(lesson)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.draft.parameters(), 1.0)
+        self._optimizer.step()
+        return float(loss.detach())
+
+    def _rate(self, step: int) -> float:
+        plan = self.plan
+        if step < plan.warmup_steps:
+            return plan.rate * (step + 1) / plan.warmup_steps
+        part = step / max(1, plan.epochs * self._steps)
+        return plan.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * part)))
+
+    def _loss(self, lesson: Lesson) -> tuple[Tensor, list[Tensor]]:
+        batch, streams = lesson.batch, self.plan.streams
+        tokens = self.draft.readable(batch.tokens, self._known)
+        with torch.autocast("cpu", torch.bfloat16):
+            states = self.draft(
+                self._embed, tokens, batch.features, streams, lesson.mask
+            )
+        rows = [state[lesson.judged[j]] for j, state in enumerate(states)]
+        weights = [
+            torch.full((len(part),), STREAM_WEIGHT**j) for j, part in enumerate(rows)
+        ]
+        truth = torch.cat([lesson.truth(j) for j in range(streams)])
+        hidden = torch.cat(rows).to(torch.bfloat16)
+        loss, picks = soft_cross_entropy(hidden, truth, self._head, torch.cat(weights))
+        sizes = [len(part) for part in rows]
+        return loss, list(self._vocabulary[picks].split(sizes))
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, list[float]]:
+        """Held-out greedy answers: how often the first 1, 2, ... tokens are all right.
+
+        The share of draft positions whose first `j` tokens are what the target said,
+        by kind of prompt and for all: the survival of a draft's tokens.
+        """
+        right: dict[str, list[list[float]]] = defaultdict(list)
+        for texts in self._lessons.batches(self.held_out, self.plan.batch_tokens):
+            lesson = Lesson(self._lessons.load(texts), self.draft, self.plan.streams)
+            _, picks = self._loss(lesson)
+            hits = torch.zeros(self.plan.streams, *lesson.batch.tokens.shape)
+            for j, picked in enumerate(picks):
+                hits[j][lesson.judged[j]] = (picked == lesson.next_tokens(j)).float()
+            chain = hits.cumprod(0)
+            for row, kind in enumerate(lesson.batch.kinds):
+                if not lesson.batch.greedy[row]:
+                    continue
+                # Where the last stream is judged, all are.
+                whole = lesson.judged[-1][row]
+                for hit in chain[:, row][:, whole].T.tolist():
+                    right[kind].append(hit)
+                    right["all"].append(hit)
+        return {
+            kind: [
+                round(sum(column) / len(rows), 4) for column in zip(*rows, strict=True)
+            ]
+            for kind, rows in sorted(right.items())
+        }
+
+    def _save(self) -> None:
+        new = self._state.with_suffix(".new")
+        torch.save(
+            {
+                "draft": self.draft.state_dict(),
+                "optimizer": self._optimizer.state_dict(),
+                "plan": asdict(self.plan),
+                "log": self.log,
+            },
+            new,
+        )
+        new.replace(self._state)

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from orchestrator.models import distil
+from orchestrator.models.corpus import Answer
+from orchestrator.models.distil import join, new_draft, train
+from orchestrator.models.drafts import EagleHead
+from orchestrator.models.export import EMBEDDING
+from orchestrator.models.teacher import AUX_LAYERS, Lessons, prepare
+from orchestrator.models.train import Lesson, Plan, Trainer
+
+
+def quiet(done: int, count: int, loss: float = 0.0) -> None:
+    """A progress that shows nothing."""
+
+
+@pytest.fixture(scope="module")
+def answers(small_target: Path) -> list[Answer]:
+    """The target's own greedy answers to 60 short prompts."""
+    model = AutoModelForCausalLM.from_pretrained(small_target, dtype=torch.bfloat16)
+    said = []
+    for number in range(60):
+        prompt = [1, 3 + number % 8, 3 + number // 8]
+        whole = model.generate(
+            torch.tensor([prompt]),
+            max_new_tokens=10 + number % 3,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=2,
+        )[0].tolist()
+        kind = "code" if number < 30 else "open"
+        said.append(Answer(kind, 0.0, prompt, whole[len(prompt) :]))
+    return said
+
+
+@pytest.fixture(scope="module")
+def lessons(
+    small_target: Path,
+    answers: list[Answer],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Lessons:
+    folder = tmp_path_factory.mktemp("lessons")
+    model = AutoModelForCausalLM.from_pretrained(small_target, dtype=torch.bfloat16)
+    prepare(model, answers, folder, quiet)
+    return Lessons(folder)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distil, "VOCABULARY", 40)
+    monkeypatch.setattr(distil, "SPECIAL", 3)
+
+
+def test_lessons_hold_what_the_target_thought(
+    small_target: Path, answers: list[Answer], lessons: Lessons
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(small_target, dtype=torch.bfloat16)
+    batch = lessons.load([5, 6])
+    text = answers[5].prompt + answers[5].answer
+    assert batch.lengths[0] == len(text)
+    assert batch.tokens[0, : len(text)].tolist() == text
+    assert batch.starts == [3, 3]
+    with torch.inference_mode():
+        states = model.model(torch.tensor([text]), output_hidden_states=True)
+    # Other rows in the batch may round differently.
+    near = {"rtol": 0.1, "atol": 0.1}
+    last = states.last_hidden_state[0]
+    torch.testing.assert_close(batch.last[0, : len(text)], last, **near)
+    high = torch.cat([states.hidden_states[layer][0] for layer in AUX_LAYERS], -1)
+    torch.testing.assert_close(batch.features[0, : len(text)], high, **near)
+
+
+def test_batches_hold_every_text_once(lessons: Lessons) -> None:
+    batches = list(lessons.batches(range(lessons.count), 50))
+    assert sorted(text for batch in batches for text in batch) == list(range(60))
+    assert max(len(batch) for batch in batches) <= 4
+    assert len(batches) > 15
+
+
+@pytest.mark.parametrize("kind", ["draft", "eagle"])
+def test_each_stream_is_judged_by_the_token_that_it_drafts(
+    kind: Any, small_target: Path, lessons: Lessons
+) -> None:
+    draft = new_draft(kind, small_target)
+    batch = lessons.load([5])
+    lesson = Lesson(batch, draft, 3)
+    text = batch.tokens[0].tolist()
+    start, end = batch.starts[0], batch.lengths[0]
+    for stream in range(3):
+        bases = lesson.judged[stream][0].nonzero().flatten().tolist()
+        wanted = [text[base + draft.first + stream] for base in bases]
+        assert lesson.next_tokens(stream).tolist() == wanted
+        # The first token that the target said comes from the prefill; a draft follows
+        # one that is there.
+        assert bases[0] + draft.first == start
+        assert bases[-1] + draft.first + stream == end - 1
+        # The target judges where it stood just before that token.
+        rows = [base + draft.first - 1 + stream for base in bases]
+        assert torch.equal(lesson.truth(stream), batch.last[0, rows])
+
+
+@pytest.mark.parametrize("kind", ["draft", "eagle"])
+def test_training_learns_and_writes_what_can_be_joined(
+    kind: Any,
+    small_target: Path,
+    answers: list[Answer],
+    lessons: Lessons,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(distil.RATES, kind, 3e-3)
+    args = (kind, small_target, answers, lessons, tmp_path)
+    first = train(*args, epochs=2, progress=quiet)
+    # It goes on where it was: two epochs are left.
+    steps: list[int] = []
+    report = train(*args, epochs=4, progress=lambda done, *_: steps.append(done))
+    assert [epoch["epoch"] for epoch in report["epochs"]] == [1, 2, 3, 4]
+    assert report["epochs"][:2] == first["epochs"]
+    assert steps[0] == len(steps) + 1
+    assert report["epochs"][-1]["loss"] < report["epochs"][0]["loss"]
+    survival = report["held_out"]["all"]
+    assert survival == sorted(survival, reverse=True)
+    assert set(report["held_out"]) == {"all", "code", "open"}
+
+    folder = tmp_path / "joined"
+    folder.mkdir()
+    join(kind, tmp_path / f"{kind}.safetensors", small_target, folder)
+    assert (folder / "config.json").is_file()
+    assert "vocabulary" not in load_file(folder / "model.safetensors")
+
+
+def test_a_draft_that_knows_the_text_is_always_right(
+    small_target: Path, lessons: Lessons, tmp_path: Path
+) -> None:
+    embed = load_file(small_target / "model.safetensors")[EMBEDDING]
+    trainer = Trainer(
+        _Oracle(),
+        embed,
+        torch.arange(embed.shape[0]),
+        lessons,
+        Plan(epochs=1, streams=2, rate=1e-3),
+        tmp_path / "state.pt",
+    )
+    assert trainer.evaluate()["all"] == [1.0, 1.0]
+
+
+class _Oracle(EagleHead):
+    """Says the token that comes: its output is that token's row, far out."""
+
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+        self.unused = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, embed: Any, tokens: Any, *args: Any) -> list[torch.Tensor]:
+        rows = embed / embed.float().norm(dim=-1, keepdim=True) ** 2
+        return [100 * rows[torch.roll(tokens, -2 - stream, 1)] for stream in range(2)]
