@@ -15,7 +15,7 @@ from orchestrator.serving.cpu import prepare_environment
 #: 720; more of them only lengthen the tail of a batch.
 BATCH = 192
 #: Prompts whose answers come together: what is lost when a run is broken off.
-ROUND = 2 * BATCH
+ROUND = 5 * BATCH
 #: Half of the answers are greedy, as many requests are; the others teach the draft the
 #: rest of the target's distribution.
 TEMPERATURES = (0.0, 0.0, 0.7, 1.0)
