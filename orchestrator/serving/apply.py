@@ -24,6 +24,10 @@ LOOK_EVERY_S = 0.3
 #: Seconds that the router has to answer one look.
 ANSWER_S = 15.0
 
+#: Serve's states of a replica that takes requests: it is `UPDATING` for the moment in
+#: which it takes a new policy.
+UP = ("RUNNING", "UPDATING")
+
 #: Called with the router's replicas that have the policy, and all that run.
 Progress = Callable[[int, int], None]
 
@@ -105,13 +109,13 @@ class DeployedRouter:
         return details
 
     def _running(self) -> list[str]:
-        """The names of the router's replicas that take requests, or soon will again."""
+        """The names of the router's replicas that take requests."""
         application = self._details()["applications"].get(self.application, {})
         router = application.get("deployments", {}).get(ROUTER_DEPLOYMENT, {})
         return [
             replica["replica_id"]
             for replica in router.get("replicas", ())
-            if replica["state"] in ("RUNNING", "UPDATING")
+            if replica["state"] in UP
         ]
 
     def apply(

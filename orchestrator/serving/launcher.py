@@ -248,7 +248,8 @@ def _wait_for_router(application: str, url: str) -> None:
                 return
         time.sleep(0.5)
     raise FleetError(
-        f"The router does not see all of its pools; see {url}/router/status"
+        f"The router does not answer at {url}/health, or does not see all of its pools;"
+        f" see {url}/router/status"
     )
 
 

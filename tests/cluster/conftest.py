@@ -21,6 +21,7 @@ from ray.cluster_utils import Cluster
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 from ray.util import placement_group, remove_placement_group
 
+from orchestrator.serving.apply import UP
 from tests.serve.conftest import cluster as fake_cluster
 from tests.serve.conftest import free_port
 
@@ -136,7 +137,7 @@ class TwoNodes:
             for deployment, found in self._application()["deployments"].items()
             if deployment.partition(":")[0] == name
             for replica in found["replicas"]
-            if replica["state"] == "RUNNING"
+            if replica["state"] in UP
         ]
 
     def chosen(self, pool: str) -> bool:

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
+from orchestrator.serving.apply import UP
 from tests.waiting import until
 
 from .conftest import MODEL, LocalFleet
@@ -128,7 +129,7 @@ def replica_pids(fleet: LocalFleet, prefix: str) -> dict[str, int]:
         ].items()
         if name.startswith(prefix)
         for replica in deployment["replicas"]
-        if replica["state"] == "RUNNING"
+        if replica["state"] in UP
     }
 
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
+from orchestrator.serving.apply import UP
 from tests.waiting import until
 
 from .conftest import Fleet
@@ -32,11 +33,7 @@ def replicas(fleet: Fleet, pool: str) -> list[tuple[str, int]]:
     client = ServeSubmissionClient(fleet.dashboard)
     deployments = client.get_serve_details()["applications"]["default"]["deployments"]
     (found,) = (d for name, d in deployments.items() if name.startswith(f"{pool}:"))
-    return [
-        (r["replica_id"], r["pid"])
-        for r in found["replicas"]
-        if r["state"] == "RUNNING"
-    ]
+    return [(r["replica_id"], r["pid"]) for r in found["replicas"] if r["state"] in UP]
 
 
 def leave(fleet: Fleet, *, stream: bool) -> None:

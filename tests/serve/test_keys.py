@@ -17,6 +17,7 @@ from openai import AuthenticationError, OpenAI
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
 from orchestrator.config.keys import hash_key
+from orchestrator.serving.apply import UP
 from tests.waiting import until
 
 from .conftest import Fleet, cluster, running
@@ -264,7 +265,7 @@ def test_a_fresh_replica_that_cannot_read_its_keys_refuses_all(
         return {
             replica["replica_id"]: replica["pid"]
             for replica in deployments["router"]["replicas"]
-            if replica["state"] == "RUNNING"
+            if replica["state"] in UP
         }
 
     deploy(fleet, str(tmp_path / "missing.yaml"))

@@ -18,7 +18,7 @@ import yaml
 from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
 
 from orchestrator.config.policy import load_policy, parse_policy, policy_hash
-from orchestrator.serving.apply import DeployedRouter, RouterStatus
+from orchestrator.serving.apply import UP, DeployedRouter, RouterStatus
 from tests.waiting import until
 
 from .conftest import Fleet, cluster, running
@@ -62,9 +62,7 @@ def details(fleet: Fleet) -> dict[str, Any]:
 def replicas(fleet: Fleet) -> dict[str, dict[str, int]]:
     """The process of every running replica of every deployment."""
     return {
-        name: {
-            r["replica_id"]: r["pid"] for r in d["replicas"] if r["state"] == "RUNNING"
-        }
+        name: {r["replica_id"]: r["pid"] for r in d["replicas"] if r["state"] in UP}
         for application in details(fleet).values()
         for name, d in application["deployments"].items()
     }
