@@ -15,6 +15,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -30,6 +31,8 @@ from orchestrator.models.target import ensure_target
 ABOUT_SHARE = 0.25
 #: Characters of such a text.
 PASSAGE_CHARS = 900
+#: Seconds between two lines of progress where there is no terminal.
+LINE_EVERY_S = 60.0
 #: Kinds of answers that make a text to be asked about.
 _PROSE = ("creative", "open")
 
@@ -67,7 +70,7 @@ def train_draft(
     place.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     target = ensure_target()
-    with Progress(
+    with _Bar(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -86,6 +89,24 @@ def train_draft(
     if json_file is not None:
         json_file.write_text(text, "utf-8")
     _show(report, file)
+
+
+class _Bar(Progress):
+    """Progress that, where there is no terminal, prints a line now and then."""
+
+    _printed = -LINE_EVERY_S
+
+    def update(self, task_id: TaskID, **fields: Any) -> None:
+        """Move on."""
+        super().update(task_id, **fields)
+        now = self.get_time()
+        if self.console.is_terminal or now < self._printed + LINE_EVERY_S:
+            return
+        self._printed = now
+        task = self.tasks[task_id]
+        note = task.fields["note"]
+        line = f"{task.description}: {task.completed:.0f} of {task.total or 0:.0f}"
+        self.console.print(f"{line} {note}".rstrip(), highlight=False)
 
 
 def _answers(bar: Progress, target: Path, file: Path, wanted: int) -> list[Answer]:

@@ -16,6 +16,7 @@ from orchestrator.models.corpus import Answer
 from orchestrator.models.drafts import Draft, EagleHead, ParallelDraft
 from orchestrator.models.export import EMBEDDING, write_draft, write_eagle
 from orchestrator.models.layers import Shape
+from orchestrator.models.packing import pack, unpack
 from orchestrator.models.teacher import AUX_LAYERS, MAX_TOKENS, Lessons
 from orchestrator.models.train import Plan, Trainer
 
@@ -92,9 +93,10 @@ def train(
         folder / f"{kind}.pt",
     )
     trainer.run(progress)
-    weights = {name: tensor.bfloat16() for name, tensor in draft.state_dict().items()}
-    weights["vocabulary"] = vocabulary.int()
-    save_file(weights, folder / f"{kind}.safetensors")
+    packed = pack(draft.state_dict())
+    save_file(packed | {"vocabulary": vocabulary.int()}, folder / f"{kind}.safetensors")
+    # The report is of what is shipped, not of what was before the rounding.
+    draft.load_state_dict(unpack(packed))
     return {
         "kind": kind,
         "parameters": sum(p.numel() for p in draft.parameters()),
@@ -111,4 +113,4 @@ def join(kind: Kind, weights: Path, target: Path, folder: Path) -> None:
     trained = load_file(weights)
     vocabulary = trained.pop("vocabulary").long()
     write = write_eagle if kind == "eagle" else write_draft
-    write(trained, vocabulary, target, folder)
+    write(unpack(trained), vocabulary, target, folder)

@@ -23,17 +23,19 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         gradient = torch.empty_like(hidden)
         loss = torch.zeros(())
-        picks = torch.empty(hidden.shape[0], dtype=torch.long)
+        picks = torch.empty(hidden.shape[:2], dtype=torch.long)
         share = weight / weight.sum()
-        for first in range(0, hidden.shape[0], CHUNK):
+        for first in range(0, len(truth), CHUNK):
             rows = slice(first, first + CHUNK)
-            logits = torch.matmul(hidden[rows], head.T).float()
-            picks[rows] = logits.argmax(-1)
             wanted = torch.matmul(truth[rows], head.T).float().softmax(-1)
-            logs = logits.log_softmax(-1)
-            loss -= ((wanted * logs).sum(-1) * share[rows]).sum()
-            error = (logs.exp_() - wanted) * share[rows, None]
-            gradient[rows] = torch.matmul(error.to(head.dtype), head).to(hidden.dtype)
+            for stream, states in enumerate(hidden):
+                logits = torch.matmul(states[rows], head.T).float()
+                picks[stream, rows] = logits.argmax(-1)
+                logs = logits.log_softmax(-1)
+                part = share[stream, rows]
+                loss -= (wanted * logs).sum(-1).dot(part)
+                error = logs.exp_().sub_(wanted).mul_(part[:, None])
+                gradient[stream, rows] = torch.matmul(error.to(head.dtype), head)
         context.save_for_backward(gradient)
         context.mark_non_differentiable(picks)
         return loss, picks
@@ -50,14 +52,15 @@ def soft_cross_entropy(
     """Mean cross entropy with the target's own probabilities, and the draft's picks.
 
     Args:
-        hidden: the draft's last hidden states after its norm, [rows, hidden_size].
-        truth: the target's, for the same next tokens.
+        hidden: the draft's last hidden states after its norm, of every stream where it
+            drafts the same next tokens, [streams, rows, hidden_size].
+        truth: the target's, for these next tokens, [rows, hidden_size].
         head: the output matrix of both, [draft vocabulary, hidden_size].
-        weight: of each row in the mean, [rows].
+        weight: of each state in the mean, [streams, rows].
 
     Returns:
-        The loss, and each row's most probable token as an index into the draft's
-        vocabulary.
+        The loss, and each state's most probable token as an index into the draft's
+        vocabulary, [streams, rows].
     """
     loss, picks = _CrossEntropy.apply(hidden, truth, head, weight)
     return loss, picks

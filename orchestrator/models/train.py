@@ -34,13 +34,17 @@ class Plan:
     epochs: int
     streams: int
     rate: float
-    batch_tokens: int = 4096
+    batch_tokens: int = 2048
     warmup_steps: int = 50
     seed: int = 1
 
 
 class Lesson:
-    """One batch as a draft sees it: what it reads, and where its tokens are judged."""
+    """One batch as a draft sees it: what it reads, and where its tokens are judged.
+
+    `judged` [streams, texts, longest] marks where the target stood when it said a token
+    that the stream has drafted.
+    """
 
     def __init__(self, batch: Batch, draft: Draft, streams: int) -> None:
         self.batch = batch
@@ -49,26 +53,34 @@ class Lesson:
         base = torch.arange(longest)[None]
         starts = torch.tensor(batch.starts)[:, None]
         ends = torch.tensor(batch.lengths)[:, None]
-        # Stream j at base i stands where the target was at i + first - 1 + j, and is
-        # compared with what the target thought there of the next token.
-        self.shifts = [draft.first - 1 + stream for stream in range(streams)]
-        # A draft starts once the answer has begun, and ends with it.
-        self.judged = [
-            (base + draft.first >= starts) & (base + shift + 1 < ends)
-            for shift in self.shifts
-        ]
+        # Stream j is the j-th token of a draft. No draft starts before the answer.
+        self.judged = torch.stack(
+            [
+                (base >= starts - 1 + stream) & (base + 1 < ends)
+                for stream in range(streams)
+            ]
+        )
+        self._first = draft.first
 
-    def truth(self, stream: int) -> Tensor:
-        """The target's last hidden states where the stream is judged, [rows, size]."""
-        return self._shifted(self.batch.last, stream)
+    def aligned(self, states: Sequence[Tensor]) -> Tensor:
+        """Each stream's states where the target stood when it said the same token.
 
-    def next_tokens(self, stream: int) -> Tensor:
-        """What the text goes on with there, [rows]."""
-        shift = self.shifts[stream] + 1
-        return torch.roll(self.batch.tokens, -shift, 1)[self.judged[stream]]
+        [streams, rows, size], for the rows of `truth`.
+        """
+        return torch.stack(
+            [
+                torch.roll(part, self._first - 1 + stream, 1)[self.judged[0]]
+                for stream, part in enumerate(states)
+            ]
+        )
 
-    def _shifted(self, states: Tensor, stream: int) -> Tensor:
-        return torch.roll(states, -self.shifts[stream], 1)[self.judged[stream]]
+    def truth(self) -> Tensor:
+        """The target's last hidden states before each token of an answer."""
+        return self.batch.last[self.judged[0]]
+
+    def next_tokens(self) -> Tensor:
+        """These tokens, [rows]."""
+        return torch.roll(self.batch.tokens, -1, 1)[self.judged[0]]
 
 
 class Trainer:
@@ -151,22 +163,19 @@ class Trainer:
         part = step / max(1, plan.epochs * self._steps)
         return plan.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * part)))
 
-    def _loss(self, lesson: Lesson) -> tuple[Tensor, list[Tensor]]:
+    def _loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+        """The loss, and the tokens picked, [streams, rows]."""
         batch, streams = lesson.batch, self.plan.streams
         tokens = self.draft.readable(batch.tokens, self._known)
         with torch.autocast("cpu", torch.bfloat16):
             states = self.draft(
                 self._embed, tokens, batch.features, streams, lesson.mask
             )
-        rows = [state[lesson.judged[j]] for j, state in enumerate(states)]
-        weights = [
-            torch.full((len(part),), STREAM_WEIGHT**j) for j, part in enumerate(rows)
-        ]
-        truth = torch.cat([lesson.truth(j) for j in range(streams)])
-        hidden = torch.cat(rows).to(torch.bfloat16)
-        loss, picks = soft_cross_entropy(hidden, truth, self._head, torch.cat(weights))
-        sizes = [len(part) for part in rows]
-        return loss, list(self._vocabulary[picks].split(sizes))
+        hidden = lesson.aligned(states).to(torch.bfloat16)
+        judged = lesson.judged[:, lesson.judged[0]]
+        weights = judged * STREAM_WEIGHT ** torch.arange(streams)[:, None]
+        loss, picks = soft_cross_entropy(hidden, lesson.truth(), self._head, weights)
+        return loss, self._vocabulary[picks]
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, list[float]]:
@@ -179,16 +188,17 @@ class Trainer:
         for texts in self._lessons.batches(self.held_out, self.plan.batch_tokens):
             lesson = Lesson(self._lessons.load(texts), self.draft, self.plan.streams)
             _, picks = self._loss(lesson)
-            hits = torch.zeros(self.plan.streams, *lesson.batch.tokens.shape)
-            for j, picked in enumerate(picks):
-                hits[j][lesson.judged[j]] = (picked == lesson.next_tokens(j)).float()
+            hits = torch.zeros(lesson.judged.shape)
+            hits[:, lesson.judged[0]] = (picks == lesson.next_tokens()).float()
+            # Back to where the draft starts, so that its tokens stand in one column.
+            for stream in range(1, self.plan.streams):
+                hits[stream] = torch.roll(hits[stream], -stream, 1)
             chain = hits.cumprod(0)
+            whole = torch.roll(lesson.judged[-1], 1 - self.plan.streams, 1)
             for row, kind in enumerate(lesson.batch.kinds):
                 if not lesson.batch.greedy[row]:
                     continue
-                # Where the last stream is judged, all are.
-                whole = lesson.judged[-1][row]
-                for hit in chain[:, row][:, whole].T.tolist():
+                for hit in chain[:, row][:, whole[row]].T.tolist():
                     right[kind].append(hit)
                     right["all"].append(hit)
         return {

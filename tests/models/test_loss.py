@@ -7,11 +7,11 @@ from orchestrator.models.loss import CHUNK, soft_cross_entropy
 
 def test_loss_and_gradient_are_those_of_the_formula() -> None:
     torch.manual_seed(0)
-    rows, size, vocabulary = CHUNK + 37, 8, 50
+    streams, rows, size, vocabulary = 3, CHUNK + 37, 8, 50
     head = torch.randn(vocabulary, size)
     truth = torch.randn(rows, size)
-    weight = torch.rand(rows) + 0.1
-    hidden = torch.randn(rows, size, requires_grad=True)
+    weight = torch.rand(streams, rows) + 0.1
+    hidden = torch.randn(streams, rows, size, requires_grad=True)
     loss, picks = soft_cross_entropy(hidden, truth, head, weight)
     loss.backward()
     own = hidden.grad

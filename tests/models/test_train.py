@@ -93,17 +93,17 @@ def test_each_stream_is_judged_by_the_token_that_it_drafts(
     lesson = Lesson(batch, draft, 3)
     text = batch.tokens[0].tolist()
     start, end = batch.starts[0], batch.lengths[0]
+    assert lesson.next_tokens().tolist() == text[start:end]
+    # The target judges where it stood just before each token.
+    assert torch.equal(lesson.truth(), batch.last[0, start - 1 : end - 1])
+    bases = torch.arange(len(text)).float()[None, :, None]
+    aligned = lesson.aligned([bases] * 3)[..., 0]
     for stream in range(3):
-        bases = lesson.judged[stream][0].nonzero().flatten().tolist()
-        wanted = [text[base + draft.first + stream] for base in bases]
-        assert lesson.next_tokens(stream).tolist() == wanted
-        # The first token that the target said comes from the prefill; a draft follows
-        # one that is there.
-        assert bases[0] + draft.first == start
-        assert bases[-1] + draft.first + stream == end - 1
-        # The target judges where it stood just before that token.
-        rows = [base + draft.first - 1 + stream for base in bases]
-        assert torch.equal(lesson.truth(stream), batch.last[0, rows])
+        judged = lesson.judged[stream][0].nonzero().flatten().tolist()
+        assert judged == list(range(start - 1 + stream, end - 1))
+        # A stream's state at base b drafts the token at b + first + stream.
+        drafted = (aligned[stream, stream:] + draft.first + stream).tolist()
+        assert drafted == list(range(start + stream, end))
 
 
 @pytest.mark.parametrize("kind", ["draft", "eagle"])
