@@ -10,6 +10,9 @@ from typing import Any
 
 from orchestrator.errors import ConfigError, Problem
 
+#: 442 requests of public benchmarks; data/README.md tells of them.
+LABELLED = Path(__file__).with_name("data") / "labelled_requests.jsonl"
+
 
 @dataclass(frozen=True, slots=True)
 class Labelled:

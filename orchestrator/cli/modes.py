@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from orchestrator.bench.workload import balanced, read_workload
+from orchestrator.bench.workload import LABELLED, balanced, read_workload
 from orchestrator.cli.fleet import LOCAL_CPU, started
 from orchestrator.config.servefile import load_fleet
 
@@ -36,7 +36,7 @@ def modes(
             exists=True,
             dir_okay=False,
         ),
-    ],
+    ] = LABELLED,
     cluster: Annotated[
         Path, typer.Option(help="A Ray Serve config file, as `serve deploy` takes it.")
     ] = LOCAL_CPU,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.bench.workload import LABELLED
 from orchestrator.classify.accuracy import Accuracy
 from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
@@ -14,18 +15,16 @@ from orchestrator.records import CLASSES
 from orchestrator.routing.examples import endpoint_of
 
 DATA = Path(__file__).parents[1] / "data"
+UNSEEN, LATER = (DATA / f"{name}_requests.jsonl" for name in ("unseen", "later"))
 
 
 @pytest.mark.parametrize(
-    ("name", "overall", "in_each"),
-    [
-        ("labelled_requests", 0.95, 0.85),
-        ("unseen_requests", 0.95, 0.85),
-        ("later_requests", 0.95, 0.85),
-    ],
+    ("file", "overall", "in_each"),
+    [(LABELLED, 0.95, 0.85), (UNSEEN, 0.95, 0.85), (LATER, 0.95, 0.85)],
+    ids=lambda value: getattr(value, "stem", None),
 )
-def test_accuracy(name: str, overall: float, in_each: float) -> None:
-    lines = (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()
+def test_accuracy(file: Path, overall: float, in_each: float) -> None:
+    lines = file.read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     accuracy = Accuracy.of(
         (row["label"], classify(extract(body, endpoint=endpoint_of(body))).name)
