@@ -1,4 +1,4 @@
-"""The real local fleet through its own endpoint: two vLLM engines behind the router."""
+"""The real local fleet through its own endpoint: vLLM engines behind the router."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.bench.demo import compare
 from orchestrator.bench.demo_requests import REQUESTS
+from orchestrator.models.trained import WEIGHTS
 
 from .conftest import MODEL, LocalFleet, processes
 from .greedy import (
@@ -27,6 +28,7 @@ from .greedy import (
 
 pytestmark = pytest.mark.engine
 
+SPECULATIVE = ("ngram", "draft", "eagle")
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 
 
@@ -152,17 +154,18 @@ def test_a_forced_tool_call(fleet: LocalFleet) -> None:
     assert arguments["unit"] in ("celsius", "fahrenheit")
 
 
-def test_sampling_on_a_speculative_pool_is_mended(fleet: LocalFleet) -> None:
+@pytest.mark.parametrize("pool", SPECULATIVE)
+def test_sampling_on_a_speculative_pool_is_mended(fleet: LocalFleet, pool: str) -> None:
     """Unmended, vLLM 0.29 answers with noise here; see docs/compatibility.md."""
     pools = httpx.get(f"{fleet.url}/router/status").json()["pools"]
-    assert pools["ngram"]["sampling"] is True
+    assert pools[pool]["sampling"] is True
     body = {
         "model": MODEL,
         "prompt": f"{SENTENCE} " * 6,
         "max_tokens": 40,
         "temperature": 0.1,
     }
-    answer = fleet.post("/v1/completions", body, **{"x-spec-pool": "ngram"}).json()
+    answer = fleet.post("/v1/completions", body, **{"x-spec-pool": pool}).json()
     assert "quick brown fox" in answer["choices"][0]["text"]
     drafts = answer["metrics"]["speculative_decoding"]
     assert drafts["draft_acceptance_rate"] > 0.3
@@ -184,11 +187,27 @@ def test_a_plain_answer_yields_one_token_a_step(fleet: LocalFleet) -> None:
     assert row["drafts"] is None
 
 
+@pytest.mark.parametrize("pool", SPECULATIVE)
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
-def test_greedy_text_on_ngram_is_plains(fleet: LocalFleet, prompt: str) -> None:
+def test_greedy_text_is_plains(fleet: LocalFleet, pool: str, prompt: str) -> None:
     """In bfloat16 a verification step of six tokens rounds otherwise than of one."""
-    plain, ngram = (_greedy(fleet, prompt, pool) for pool in ("plain", "ngram"))
-    assert_same_text(plain, ngram, rounding=2**-5)
+    plain, drafted = (_greedy(fleet, prompt, name) for name in ("plain", pool))
+    assert_same_text(plain, drafted, rounding=2**-5)
+
+
+@pytest.mark.parametrize("pool", ["draft", "eagle"])
+def test_a_trained_draft_is_right_as_often_as_in_training(
+    fleet: LocalFleet, pool: str
+) -> None:
+    """Wrongly joined, it would still give the right text, and hardly ever be right."""
+    drafted = right = 0
+    for prompt in PROMPTS.values():
+        answer = fleet.chat(prompt, max_tokens=96, pool=pool).json()
+        histogram = answer["metrics"]["speculative_decoding"]["acceptance_histogram"]
+        drafted += sum(histogram)
+        right += sum(histogram[1:])
+    reported = json.loads((WEIGHTS / f"{pool}.json").read_text())["held_out"]["all"][0]
+    assert right / drafted > 0.6 * reported
 
 
 def _greedy(fleet: LocalFleet, prompt: str, pool: str) -> list[Step]:
@@ -217,7 +236,7 @@ def test_explain_says_what_the_request_would_get(fleet: LocalFleet) -> None:
     got = fleet.post("/router/explain", body).json()
     assert got["request_class"]["name"] == "translation"
     assert got["decision"]["pool"] == "ngram"
-    assert {p["pool"] for p in got["pools"] if p["healthy"]} == {"plain", "ngram"}
+    assert {p["pool"] for p in got["pools"] if p["healthy"]} == {"plain", *SPECULATIVE}
 
 
 def test_long_seeded_prompts_leave_the_engines_alive(fleet: LocalFleet) -> None:
@@ -226,7 +245,7 @@ def test_long_seeded_prompts_leave_the_engines_alive(fleet: LocalFleet) -> None:
     Those that arrive together are more than an engine takes in one step.
     """
     engines = processes("EngineCore")
-    assert len(engines) == 2
+    assert len(engines) == 1 + len(SPECULATIVE)
     ended = threading.Event()
     with ThreadPoolExecutor(12) as clients:
         others = [

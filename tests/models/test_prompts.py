@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from orchestrator.bench.workload import LABELLED, read_workload
 from orchestrator.classify.classifier import classify
 from orchestrator.classify.features import extract
 from orchestrator.models.prompts import (
@@ -28,6 +29,17 @@ def test_prompts_are_different_and_of_every_kind() -> None:
     counts = Counter(prompt.kind for prompt in prompts)
     assert set(counts) == set(WEIGHTS)
     assert min(counts.values()) > 150
+
+
+def test_no_prompt_is_a_labelled_request() -> None:
+    """Those stay for measuring."""
+    labelled = {
+        message["content"]
+        for row in read_workload(LABELLED)
+        for message in row.request["messages"]
+    }
+    prompts = write_prompts(5400, 1)
+    assert not {prompt.text for prompt in prompts} & labelled
 
 
 def test_no_placeholder_is_left() -> None:

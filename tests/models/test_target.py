@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.models import app
 from orchestrator.errors import ModelBuildError
-from orchestrator.models import target
+from orchestrator.models import distil, target
+from orchestrator.models.demo import NAMES
 from orchestrator.models.folder import (
     MANIFEST,
     build_once,
@@ -53,6 +54,12 @@ def tiny_target(models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(target, "_find_gguf", lambda: Path("some.gguf"))
     monkeypatch.setattr(target, "_convert", convert)
+
+    def join(kind: str, weights: Path, target: Path, folder: Path) -> None:
+        assert is_built(target)
+        write_tiny(folder)
+
+    monkeypatch.setattr(distil, "join", join)
     return models / "target"
 
 
@@ -222,25 +229,27 @@ def test_command_builds_then_finds_it_ready(tiny_target: Path, tmp_path: Path) -
     result = runner.invoke(app, ["build", "--json", str(report)])
     assert result.exit_code == 0
     assert f"Demo target built in 0 s: {tiny_target}" in result.stderr
-    assert json.loads(report.read_text())["built_now"] is True
+    assert [told["built_now"] for told in json.loads(report.read_text())] == [True] * 3
 
     result = runner.invoke(app, ["build", "--json", str(report)])
     assert f"Demo target ready: {tiny_target}" in result.stderr
     told = json.loads(report.read_text())
-    assert told["built_now"] is False
-    assert told["path"] == str(tiny_target)
-    assert told["manifest"]["license"] == "Apache-2.0"
+    assert [model["built_now"] for model in told] == [False] * 3
+    paths = [tiny_target.with_name(name) for name in NAMES]
+    assert [model["path"] for model in told] == list(map(str, paths))
+    assert {model["manifest"]["license"] for model in told} == {"Apache-2.0"}
 
-    before = (tiny_target / MANIFEST).stat().st_ino
+    before = [(path / MANIFEST).stat().st_ino for path in paths]
     assert "built in" in runner.invoke(app, ["build", "--force"]).stderr
-    assert (tiny_target / MANIFEST).stat().st_ino != before
+    after = [(path / MANIFEST).stat().st_ino for path in paths]
+    assert not set(before) & set(after)
 
 
 def test_command_lists_what_is_built(tiny_target: Path) -> None:
     assert "No models in" in runner.invoke(app, ["list"]).stdout
     runner.invoke(app, ["build"])
     shown = runner.invoke(app, ["list"]).stdout
-    assert "SmolLM2-135M-Instruct" in shown
+    assert "SmolLM2-135M-Instruct, EAGLE-3 head" in shown
     assert "Apache-2.0" in shown
 
 
