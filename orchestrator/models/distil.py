@@ -28,7 +28,7 @@ VOCABULARY = 12_288
 #: SmolLM2's ids with a meaning of their own come first: ends of text and turn, ...
 SPECIAL = 17
 #: Draft tokens that are trained; the pool may draft fewer.
-STREAMS: dict[Kind, int] = {"draft": 4, "eagle": 3}
+STREAMS: dict[Kind, int] = {"draft": 3, "eagle": 3}
 #: Peak learning rates: the small Llama starts from the target's layers, the head anew.
 RATES: dict[Kind, float] = {"draft": 5e-4, "eagle": 1e-3}
 #: The target's layers that the small Llama starts from.
