@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from openai import OpenAI
+from openai import APIError, OpenAI
 
 from orchestrator.bench.workload import Labelled
+from orchestrator.errors import FleetError
 from orchestrator.routing.speed import effective_tokens
 
 #: All classes together, as a row of the results.
@@ -48,7 +49,7 @@ class Cell:
     effective_tokens: float
     #: Of the steps that had drafts, the share whose first 1, 2, ... were accepted.
     acceptance: tuple[float, ...]
-    #: Seconds of one step.
+    #: Seconds of a request over its steps: prefill and HTTP are in it.
     step_s: float
 
 
@@ -67,7 +68,7 @@ def measure(
 
     Which pool comes first changes from request to request, so that what slows the
     machine down for a while slows all pools down. The fleet's policy must let clients
-    choose the pool. Raises `openai.APIError`.
+    choose the pool. Raises FleetError where a request fails.
     """
     client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=300)
     for pool in pools:
@@ -99,16 +100,22 @@ def _send(
     number: int,
     max_tokens: int,
 ) -> Sample:
-    body = {
-        **request.request,
-        "model": model,
-        "temperature": temperature,
-        "max_tokens": max_tokens,
-    }
+    body = {k: v for k, v in request.request.items() if not k.startswith("stream")}
     started = time.perf_counter()
-    answer = client.chat.completions.create(
-        **body, stream=False, extra_headers={"x-spec-pool": pool}
-    )
+    try:
+        answer = client.chat.completions.create(
+            model=model,
+            messages=body.pop("messages"),
+            temperature=temperature,
+            max_tokens=max_tokens,
+            # As extra, since the file may have fields that only vLLM knows.
+            extra_body=body,
+            extra_headers={"x-spec-pool": pool},
+        )
+    except APIError as error:
+        raise FleetError(
+            f"Request {request.id} failed on pool {pool}: {error}"
+        ) from error
     seconds = time.perf_counter() - started
     assert answer.usage is not None
     tokens = answer.usage.completion_tokens

@@ -31,7 +31,11 @@ def read_workload(file: Path) -> list[Labelled]:
         OSError: the file can't be read.
     """
     requests, problems = [], []
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(file), [Problem("is no UTF-8 text")]) from error
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -44,6 +48,8 @@ def read_workload(file: Path) -> list[Labelled]:
             hint = '{"id": ..., "label": CLASS, "request": {"messages": [...]}}'
             text = "is no labelled chat request"
             problems.append(Problem(text, line=number, hint=hint))
+    if not requests and not problems:
+        problems.append(Problem("has no request"))
     if problems:
         raise ConfigError(str(file), problems)
     return requests

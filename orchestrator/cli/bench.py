@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from rich.table import Table
 
 from orchestrator.bench.decision import Case, measure
 from orchestrator.cli.fleet import started
+from orchestrator.cli.json_output import JsonFile, write_json
 from orchestrator.cli.modes import modes
 from orchestrator.config.document import Document
 from orchestrator.config.policy import parse_policy
@@ -36,13 +36,6 @@ app = typer.Typer(
 
 app.command()(modes)
 
-JsonFile = Annotated[
-    str | None,
-    typer.Option(
-        "--json", metavar="FILE", help="Write the result to FILE (- for stdout)."
-    ),
-]
-
 
 @app.command()
 def decision(
@@ -59,13 +52,12 @@ def decision(
     policy = parse_policy(Document.of_file(find_policy("default")))
     cases = measure(policy, repeats)
     Console(stderr=json_file == "-").print(_table(cases, repeats))
-    if json_file is not None:
-        result = {
-            "policy": policy.name,
-            "repeats": repeats,
-            "cases": [case.as_json() for case in cases],
-        }
-        _write(result, json_file)
+    result = {
+        "policy": policy.name,
+        "repeats": repeats,
+        "cases": [case.as_json() for case in cases],
+    }
+    write_json(result, json_file)
 
 
 @app.command()
@@ -129,16 +121,7 @@ def overhead(
         f"The client took at most {cores:.2f} of a core.",
         style="yellow" if cores > CLIENT_CORES else "",
     )
-    if json_file is not None:
-        _write(result, json_file)
-
-
-def _write(result: dict[str, Any], json_file: str) -> None:
-    text = json.dumps(result, indent=2) + "\n"
-    if json_file == "-":
-        sys.stdout.write(text)
-    else:
-        Path(json_file).write_text(text, "utf-8")
+    write_json(result, json_file)
 
 
 def _free_port() -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +20,7 @@ from rich.table import Table
 
 from orchestrator.bench.workload import LABELLED, balanced, read_workload
 from orchestrator.cli.fleet import LOCAL_CPU, started
+from orchestrator.cli.json_output import JsonFile, write_json
 from orchestrator.config.servefile import load_fleet
 
 if TYPE_CHECKING:
@@ -46,12 +45,7 @@ def modes(
     ] = "0,0.7,1",
     rounds: Annotated[int, typer.Option(min=1, help="Times that all is sent.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=2, help="Longest answer.")] = 128,
-    json_file: Annotated[
-        str | None,
-        typer.Option(
-            "--json", metavar="FILE", help="Write the result to FILE (- for stdout)."
-        ),
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Send the same requests to every pool of a fleet, and show what each mode gains.
 
@@ -61,6 +55,7 @@ def modes(
     """
     # The client takes a second to import; every other command does without it.
     from orchestrator.bench.modes import measure, summarise
+    from orchestrator.serving.memory import memory_gib
 
     warmth = _numbers(temperatures)
     chosen = balanced(read_workload(requests), each)
@@ -95,23 +90,18 @@ def modes(
             max_tokens=max_tokens,
             progress=progress,
         )
-        memory = fleet.memory_gib()
+        memory = memory_gib()
     cells = summarise(samples, plain)
     for temperature in warmth:
         console.print(_table([c for c in cells if c.temperature == temperature]))
     for pool, gib in memory.items():
         console.print(f"Memory of {pool}: {gib:.2f} GiB", highlight=False)
-    if json_file is not None:
-        result = {
-            "cells": [asdict(cell) for cell in cells],
-            "samples": [asdict(sample) for sample in samples],
-            "memory_gib": memory,
-        }
-        text = json.dumps(result, indent=2) + "\n"
-        if json_file == "-":
-            sys.stdout.write(text)
-        else:
-            Path(json_file).write_text(text, "utf-8")
+    result = {
+        "cells": [asdict(cell) for cell in cells],
+        "samples": [asdict(sample) for sample in samples],
+        "memory_gib": memory,
+    }
+    write_json(result, json_file)
 
 
 def _numbers(text: str) -> list[float]:

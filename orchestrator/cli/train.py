@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from enum import StrEnum
@@ -22,15 +21,16 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from orchestrator.models.corpus import Answer, append, read
+from orchestrator.errors import ModelBuildError
+from orchestrator.models.corpus import Answer, append, held_out, read
 from orchestrator.models.folder import models_dir
 from orchestrator.models.prompts import Prompt, write_about, write_prompts
 from orchestrator.models.target import ensure_target
 
 #: Of the prompts, the share that is about a text; it comes from earlier answers.
-ABOUT_SHARE = 0.25
-#: Characters of such a text.
-PASSAGE_CHARS = 900
+ABOUT_SHARE = 0.2
+#: Characters of such a text, at least and at most.
+PASSAGE_CHARS = (200, 900)
 #: Seconds between two lines of progress where there is no terminal.
 LINE_EVERY_S = 60.0
 #: Kinds of answers that make a text to be asked about.
@@ -47,12 +47,16 @@ class Kind(StrEnum):
 def train_draft(
     kind: Annotated[Kind, typer.Option(help="What to train.")] = Kind.draft,
     answers: Annotated[
-        int, typer.Option(min=60, help="Answers of the target to learn from.")
-    ] = 6000,
+        int, typer.Option(min=600, help="Answers of the target to learn from.")
+    ] = 4800,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over them.")] = 5,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where all of it lies; ORCH_MODELS_DIR/training by default."),
+        typer.Option(
+            help="Where all of it lies; ORCH_MODELS_DIR/training by default. 7 GB for "
+            "4,800 answers.",
+            file_okay=False,
+        ),
     ] = None,
     json_file: Annotated[
         Path | None,
@@ -66,29 +70,51 @@ def train_draft(
     next tokens. docs/drafts.md says how to do the same for a target of your own.
     """
     console = Console(stderr=True)
-    place = folder or models_dir() / "training"
-    place.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     target = ensure_target()
-    with _Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    ) as bar:
-        said = _answers(bar, target, place / "answers.jsonl", answers)
-        _lessons(bar, target, said, place / "lessons")
-        report = _train(bar, kind, target, said, place, epochs)
-    file = place / f"{kind}.safetensors"
-    report["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    text = json.dumps(report, indent=2) + "\n"
-    (place / f"{kind}.json").write_text(text, "utf-8")
-    if json_file is not None:
-        json_file.write_text(text, "utf-8")
-    _show(report, file)
+    place = folder or models_dir() / "training"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        _claim(place / "settings.json", answers)
+        with _Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        ) as bar:
+            said = _answers(bar, target, place, answers)
+            _lessons(bar, target, said, place / "lessons")
+            report = _train(bar, kind, target, said, place, epochs)
+        text = json.dumps(report, indent=2) + "\n"
+        (place / f"{kind}.json").write_text(text, "utf-8")
+        _join(kind, target, place)
+        if json_file is not None:
+            json_file.write_text(text, "utf-8")
+    except OSError as error:
+        raise ModelBuildError(f"{error}. Free it, or choose a --folder.") from error
+    _show(report)
+    console.print(
+        f"Weights: {place / kind}.safetensors\n"
+        f"Model, for `speculation.model`: {place / kind}",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _claim(file: Path, answers: int) -> None:
+    """A folder's answers, hidden states and weights belong together."""
+    settings = {"answers": answers}
+    if not file.exists():
+        file.write_text(json.dumps(settings), "utf-8")
+    begun = json.loads(file.read_text("utf-8"))
+    if begun != settings:
+        raise ModelBuildError(
+            f"{file.parent} was begun with --answers {begun['answers']}, not {answers}."
+            " Give that number, or another --folder."
+        )
 
 
 class _Bar(Progress):
@@ -109,37 +135,56 @@ class _Bar(Progress):
         self.console.print(f"{line} {note}".rstrip(), highlight=False)
 
 
-def _answers(bar: Progress, target: Path, file: Path, wanted: int) -> list[Answer]:
+def _answers(bar: Progress, target: Path, place: Path, wanted: int) -> list[Answer]:
+    """The answers to prompts of their own, and those about texts made of the former."""
     task = bar.add_task("The target answers", total=wanted, note="")
-    have = list(read(file))
-    own = wanted - int(wanted * ABOUT_SHARE)
+    said: list[Answer] = []
 
-    def ask(prompts: list[Prompt], before: int) -> None:
+    def ask(file: Path, prompts: list[Prompt], seed: int) -> None:
+        have = list(read(file))
+        said.extend(have)
+        bar.update(task, completed=len(said))
+        if len(have) == len(prompts):
+            return
         # Imported here: it needs vLLM, which takes seconds to import.
         from orchestrator.serving.generate import generate
 
-        left = prompts[len(have) - before :]
-        for some in generate(target, left, max_tokens=256, seed=len(have)):
+        left = prompts[len(have) :]
+        for some in generate(target, left, max_tokens=256, seed=seed + len(have)):
             append(file, some)
-            have.extend(some)
-            bar.update(task, completed=len(have))
+            said.extend(some)
+            bar.update(task, completed=len(said))
 
-    bar.update(task, completed=min(len(have), wanted))
-    if len(have) < own:
-        ask(write_prompts(own, seed=1), 0)
-    if len(have) < wanted:
-        passages = _passages(target, have[:own])
-        ask(write_about(passages, wanted - own, seed=2), own)
-    return have[:wanted]
+    own = wanted - int(wanted * ABOUT_SHARE)
+    ask(place / "answers.jsonl", write_prompts(own, seed=1), seed=0)
+    about = _about(target, said, range(own, wanted))
+    ask(place / "answers-about-texts.jsonl", about, seed=own)
+    bar.update(task, total=len(said))
+    return said
 
 
-def _passages(target: Path, answers: list[Answer]) -> list[str]:
+def _about(target: Path, said: list[Answer], numbers: range) -> list[Prompt]:
+    """Prompts about earlier answers; about held-out ones where they are held out."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(target)
-    prose = [answer.answer for answer in answers if answer.kind in _PROSE]
-    texts = tokenizer.batch_decode(prose, skip_special_tokens=True)
-    return [text[:PASSAGE_CHARS].strip() for text in texts if len(text) > 200]
+    passages: dict[bool, list[str]] = {False: [], True: []}
+    for number, answer in enumerate(said):
+        if answer.kind in _PROSE:
+            text = tokenizer.decode(answer.answer, skip_special_tokens=True)
+            if len(text) > PASSAGE_CHARS[0]:
+                passages[held_out(number)].append(text[: PASSAGE_CHARS[1]].strip())
+    written = {
+        out: iter(write_about(texts, len(numbers), seed=2))
+        for out, texts in passages.items()
+    }
+    prompts = []
+    for number in numbers:
+        prompt = next(written[held_out(number)], None)
+        if prompt is None:  # fewer texts than wanted
+            break
+        prompts.append(prompt)
+    return prompts
 
 
 def _lessons(bar: Progress, target: Path, answers: list[Answer], folder: Path) -> None:
@@ -176,8 +221,15 @@ def _train(
     return train(kind.value, target, answers, lessons, folder, epochs, progress)
 
 
-def _show(report: dict[str, Any], file: Path) -> None:
-    console = Console()
+def _join(kind: Kind, target: Path, place: Path) -> None:
+    from orchestrator.models.distil import join
+
+    folder = place / kind
+    folder.mkdir(exist_ok=True)
+    join(kind.value, place / f"{kind}.safetensors", target, folder)
+
+
+def _show(report: dict[str, Any]) -> None:
     table = Table(
         "class",
         *(f"first {n}" if n > 1 else "first" for n in range(1, 1 + _depth(report))),
@@ -186,8 +238,7 @@ def _show(report: dict[str, Any], file: Path) -> None:
     )
     for name, shares in report["held_out"].items():
         table.add_row(name, *(f"{100 * share:.1f}" for share in shares))
-    console.print(table)
-    console.print(f"Weights: {file}", soft_wrap=True, highlight=False)
+    Console().print(table)
 
 
 def _depth(report: dict[str, Any]) -> int:

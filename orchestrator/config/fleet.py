@@ -192,16 +192,26 @@ class Fleet(StrictModel):
             where = at("long_prefill_token_threshold")
             yield Mistake(text, where, "remove it", name=True)
         longest = engine.get("max_model_len")
+        if not isinstance(longest, int):
+            return
         for key in ("max_num_batched_tokens", "max_num_scheduled_tokens"):
             tokens = engine.get(key)
-            if not isinstance(longest, int) or not isinstance(tokens, int):
-                continue
-            if tokens < longest:
+            if isinstance(tokens, int) and tokens < longest:
                 text = (
                     f"must be at least max_model_len ({longest}), not {tokens}: a CPU"
                     " engine here takes each prompt in one step"
                 )
                 yield Mistake(text, at(key), "left out it is")
+        # vLLM's own default leaves no room either where it is max_model_len.
+        tokens = engine.get("max_num_batched_tokens")
+        room = longest + self.pools[pool].speculation.draft_slots
+        short = isinstance(tokens, int) and longest <= tokens < room
+        if room > longest and (tokens is None or short):
+            text = (
+                f"must be at least {room} for pool `{pool}`, not {tokens}: a step takes"
+                f" a whole prompt (max_model_len is {longest}) and the draft's tokens"
+            )
+            yield Mistake(text, at("max_num_batched_tokens"))
 
     def engine_args(self, pool: str) -> dict[str, Any]:
         """vLLM's engine arguments of a pool, as the file sets them."""

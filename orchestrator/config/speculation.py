@@ -7,7 +7,7 @@ is left to vLLM's default.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -37,6 +37,7 @@ class NoSpeculation(StrictModel):
     """The engine decodes plainly."""
 
     method: Literal["none"]
+    draft_slots: ClassVar[int] = 0
 
     @classmethod
     def unknown_field(cls, name: str) -> tuple[str, str]:
@@ -71,6 +72,14 @@ class _Speculative(StrictModel):
             if mistakes:
                 raise Mistakes(*mistakes)
         return ranges
+
+    @property
+    def draft_slots(self) -> int:
+        """Tokens of a step's budget that each request takes beside its own.
+
+        As in vLLM's `SpeculativeConfig.max_num_new_slots_for_drafting`.
+        """
+        return 0
 
     def to_vllm(self) -> dict[str, Any] | None:
         """The engine's `speculative_config`: only what the file sets."""
@@ -145,13 +154,18 @@ class _Drafter(_Counted):
 
 
 class DraftModel(_Drafter):
-    """A smaller model of the target's vocabulary drafts."""
+    """A smaller model drafts."""
 
     method: Literal["draft_model"]
     model: Text
     enforce_eager: Flag | None = None
     parallel_drafting: Flag | None = None
     use_heterogeneous_vocab: Flag | None = None
+
+    @property
+    def draft_slots(self) -> int:
+        """One token is the model's own input; in parallel all are."""
+        return self.num_speculative_tokens if self.parallel_drafting else 1
 
     @model_validator(mode="after")
     def _greedy_across_vocabularies(self) -> DraftModel:
@@ -172,20 +186,28 @@ class _Head(_Drafter):
     use_local_argmax_reduction: Flag | None = None
 
 
-class Eagle(_Head):
+class _Eagle(_Head):
+    """What both kinds of EAGLE take."""
+
+    model: Text
+    parallel_drafting: Flag | None = None
+
+    @property
+    def draft_slots(self) -> int:
+        """In parallel, all but the first."""
+        return self.num_speculative_tokens - 1 if self.parallel_drafting else 0
+
+
+class Eagle(_Eagle):
     """An EAGLE head."""
 
     method: Literal["eagle"]
-    model: Text
-    parallel_drafting: Flag | None = None
 
 
-class Eagle3(_Head):
+class Eagle3(_Eagle):
     """An EAGLE-3 head."""
 
     method: Literal["eagle3"]
-    model: Text
-    parallel_drafting: Flag | None = None
 
 
 class Mtp(_Head):

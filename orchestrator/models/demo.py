@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.errors import ModelBuildError
 from orchestrator.models.folder import Progress, silent
 from orchestrator.models.target import ensure_target
 from orchestrator.models.trained import ensure_draft
@@ -22,6 +23,9 @@ def demo_name(reference: str) -> str | None:
 
 def ensure_demo(name: str, progress: Progress = silent, *, force: bool = False) -> Path:
     """Build the demo model `name`, one of `NAMES`, if it is not there; its path."""
-    if name == "target":
-        return ensure_target(progress, force=force)
-    return ensure_draft("eagle" if name == "eagle" else "draft", progress, force=force)
+    match name:
+        case "target":
+            return ensure_target(progress, force=force)
+        case "draft" | "eagle":
+            return ensure_draft(name, progress, force=force)
+    raise ModelBuildError(f"There is no demo model {name!r}; there are {NAMES}.")

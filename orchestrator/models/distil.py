@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from orchestrator.models.corpus import Answer
+from orchestrator.models.corpus import Answer, held_out
 from orchestrator.models.drafts import Draft, EagleHead, ParallelDraft
 from orchestrator.models.export import EMBEDDING, write_draft, write_eagle
 from orchestrator.models.layers import Shape
@@ -82,7 +83,8 @@ def train(
     `folder` keeps the state after each epoch; a run that was broken off goes on there.
     """
     torch.manual_seed(1)
-    vocabulary = choose_vocabulary(answers, VOCABULARY, special=SPECIAL)
+    learned = [a for number, a in enumerate(answers) if not held_out(number)]
+    vocabulary = choose_vocabulary(learned, VOCABULARY, special=SPECIAL)
     draft = new_draft(kind, target)
     trainer = Trainer(
         draft,
@@ -94,7 +96,8 @@ def train(
     )
     trainer.run(progress)
     packed = pack(draft.state_dict())
-    save_file(packed | {"vocabulary": vocabulary.int()}, folder / f"{kind}.safetensors")
+    file = folder / f"{kind}.safetensors"
+    save_file(packed | {"vocabulary": vocabulary.int()}, file)
     # The report is of what is shipped, not of what was before the rounding.
     draft.load_state_dict(unpack(packed))
     return {
@@ -105,6 +108,7 @@ def train(
         "answer_tokens": sum(len(answer.answer) for answer in answers),
         "epochs": trainer.log,
         "held_out": trainer.evaluate(),
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class Layer(nn.Module):
         self.mlp = Mlp(shape.hidden_size, shape.intermediate_size)
 
 
-class Draft(nn.Module):
+class Draft(nn.Module, ABC):
     """What training needs of a draft.
 
     `first` is how far behind a position the token of stream 0 lies: a model predicts

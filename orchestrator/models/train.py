@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from orchestrator.errors import ModelBuildError
+from orchestrator.models.corpus import held_out
 from orchestrator.models.drafts import Draft
 from orchestrator.models.layers import causal_mask
 from orchestrator.models.loss import soft_cross_entropy
@@ -48,8 +50,8 @@ class Lesson:
 
     def __init__(self, batch: Batch, draft: Draft, streams: int) -> None:
         self.batch = batch
-        self.mask = causal_mask(batch.lengths)
         longest = batch.tokens.shape[1]
+        self.mask = causal_mask(longest)
         base = torch.arange(longest)[None]
         starts = torch.tensor(batch.starts)[:, None]
         ends = torch.tensor(batch.lengths)[:, None]
@@ -110,16 +112,23 @@ class Trainer:
         self._vocabulary = vocabulary
         self._known = torch.zeros(embed.shape[0], dtype=torch.bool)
         self._known[vocabulary] = True
-        # One text in thirty is never trained on.
-        self.held_out = [t for t in range(lessons.count) if t % 30 == 7]
-        self._train = [t for t in range(lessons.count) if t % 30 != 7]
+        self.held_out = [t for t in range(lessons.count) if held_out(t)]
+        self._train = [t for t in range(lessons.count) if not held_out(t)]
         self._steps = sum(1 for _ in lessons.batches(self._train, plan.batch_tokens))
         self._optimizer = torch.optim.AdamW(
             draft.parameters(), lr=plan.rate, betas=(0.9, 0.95), weight_decay=0.01
         )
         self.log: list[dict[str, Any]] = []
+        # More epochs may follow; with anything else, the weights would be of neither.
+        self._of = {**asdict(plan), "epochs": None, "vocabulary": vocabulary.tolist()}
+        self._of["texts"] = lessons.texts["offsets"]
         if state.exists():
             kept = torch.load(state)
+            if kept["of"] != self._of:
+                raise ModelBuildError(
+                    f"{state} is of other answers or another version. Delete it to"
+                    " train anew, or give another --folder."
+                )
             draft.load_state_dict(kept["draft"])
             self._optimizer.load_state_dict(kept["optimizer"])
             self.log = kept["log"]
@@ -214,7 +223,7 @@ class Trainer:
             {
                 "draft": self.draft.state_dict(),
                 "optimizer": self._optimizer.state_dict(),
-                "plan": asdict(self.plan),
+                "of": self._of,
                 "log": self.log,
             },
             new,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator.models.folder import Progress, build_once, silent
+from orchestrator.models.folder import Progress, build_once, read_manifest, silent
 from orchestrator.models.target import ensure_target, model_path
 
 Name = Literal["draft", "eagle"]
@@ -33,17 +33,19 @@ def ensure_draft(
 
         join(name, WEIGHTS / f"{name}.safetensors", target, folder)
 
-    build_once(path, write, _facts(name), progress, force=force)
+    build_once(path, write, _facts(name, target), progress, force=force)
     return path
 
 
-def _facts(name: Name) -> dict[str, Any]:
+def _facts(name: Name, target: Path) -> dict[str, Any]:
     report = json.loads((WEIGHTS / f"{name}.json").read_text("utf-8"))
+    manifest = read_manifest(target) or {}
     return {
         "name": name,
         "model": f"SmolLM2-135M-Instruct, {_WHAT[name]}",
         "license": "Apache-2.0",
-        "source": {"weights": report["sha256"]},
+        # Its embedding is the target's.
+        "source": {"weights": report["sha256"], "target": manifest.get("source")},
     }
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import ray
 import yaml
 from ray import serve
@@ -24,20 +23,14 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import RayServeException
 
 from orchestrator.config.document import read_text
-from orchestrator.config.fleet import ROUTER_DEPLOYMENT, Fleet
+from orchestrator.config.fleet import ROUTER_DEPLOYMENT
 from orchestrator.config.keys import KEYS_ENV, parse_keys
 from orchestrator.config.policy import load_policy
 from orchestrator.config.servefile import PolicyRef, load_fleet
 from orchestrator.errors import FleetError
+from orchestrator.serving.memory import check_memory
 from orchestrator.serving.model import check_model_folder
 
-#: GiB of memory with the demo's model: of a rank besides its KV cache, of a pool
-#: replica's other processes, of a router replica, and of Ray; docs/deploy.md has the
-#: measured figures.
-RANK_GIB = 1.1
-REPLICA_GIB = 1.1
-ROUTER_GIB = 0.5
-RAY_GIB = 0.8
 #: The longest that a fleet may take to start, in seconds.
 START_TIMEOUT_S = 900.0
 #: The longest that the router may then take to see all pools, and to say so.
@@ -56,22 +49,6 @@ class RunningFleet:
 
     url: str
     dashboard: str
-
-    def memory_gib(self) -> dict[str, float]:
-        """GiB that the replicas of each pool and of the router take.
-
-        Pages that processes share count in parts; an engine's processes count for the
-        replica that started them.
-        """
-        memory: dict[str, float] = {}
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                title = " ".join(process.cmdline())
-                if found := _REPLICA.match(title):
-                    family = [process, *process.children(recursive=True)]
-                    taken = sum(_pss(member) for member in family)
-                    memory[found[1]] = memory.get(found[1], 0.0) + taken / 2**30
-        return memory
 
 
 @contextlib.contextmanager
@@ -98,7 +75,7 @@ def running_fleet(path: Path, progress: Progress) -> Iterator[RunningFleet]:
     check_model_folder(fleet, str(path))
     _check_port(port)
     if fleet.accelerator == "cpu":
-        _check_memory(fleet)
+        check_memory(fleet)
     # In this order: Ray, too, installs a handler for SIGTERM.
     with _own_ray() as dashboard, _interruptible():
         # What `serve deploy` uses; it brings the token that Ray's dashboard asks for.
@@ -176,21 +153,6 @@ def _check_port(port: int) -> None:
             ) from error
 
 
-def _check_memory(fleet: Fleet) -> None:
-    needed_gib = RAY_GIB + fleet.router.start_replicas * ROUTER_GIB
-    for name, pool in fleet.pools.items():
-        rank_gib = RANK_GIB + fleet.cpu_share(name).kv_cache_gib
-        replica_gib = REPLICA_GIB + fleet.tensor_parallel_size * rank_gib
-        needed_gib += pool.start_replicas * replica_gib
-    free_gib = psutil.virtual_memory().available / 1024**3
-    if free_gib < needed_gib:
-        raise FleetError(
-            f"The fleet needs about {needed_gib:.1f} GiB of memory and {free_gib:.1f} "
-            "GiB are available. Free some, or lower kv_cache_gib or the number of "
-            "pools in the cluster file."
-        )
-
-
 def _deploy(client: ServeSubmissionClient, config: dict[str, Any]) -> None:
     try:
         client.deploy_applications(config)
@@ -251,18 +213,6 @@ def _wait_for_router(application: str, url: str) -> None:
         f"The router does not answer at {url}/health, or does not see all of its pools;"
         f" see {url}/router/status"
     )
-
-
-#: Ray calls a replica's process `ray::ServeReplica:APPLICATION:DEPLOYMENT.METHOD`; a
-#: pool's deployment is called `POOL:MODEL`.
-_REPLICA = re.compile(r"ray::ServeReplica:[^:]*:([^:.]+)")
-
-
-def _pss(process: psutil.Process) -> int:
-    """Bytes of memory; 0 for one that has just ended."""
-    with contextlib.suppress(psutil.Error):
-        return int(process.memory_full_info().pss)
-    return 0
 
 
 def _explain_failure(message: str, failed: list[str]) -> str:

@@ -9,9 +9,13 @@ from typing import Any
 
 from orchestrator.config.fleet import Fleet
 from orchestrator.config.modelcheck import check_model
+from orchestrator.config.speculation import DraftModel
 from orchestrator.errors import ConfigError, Problem
-from orchestrator.models.demo import NAMES, PREFIX, demo_name, ensure_demo
+from orchestrator.models.demo import PREFIX, demo_name, ensure_demo
 from orchestrator.models.target import model_path
+
+#: The demo's own draft for each method that has one.
+_DRAFTS = {"draft_model": "draft", "eagle3": "eagle"}
 
 
 def model_source(reference: str) -> str:
@@ -32,9 +36,13 @@ def check_model_folder(fleet: Fleet, source: str) -> None:
         for name, pool in fleet.pools.items()
         if (model := getattr(pool.speculation, "model", None)) is not None
     }
-    problems = [*_unknown("model.source", fleet.model.source)]
+    problems = [*_wrong_demo("model.source", fleet.model.source, "target")]
     for name, model in drafts.items():
-        problems += _unknown(f"pools.{name}.speculation.model", model)
+        speculation = fleet.pools[name].speculation
+        at, wanted = f"pools.{name}.speculation.model", _DRAFTS.get(speculation.method)
+        problems += _wrong_demo(at, model, wanted)
+        if isinstance(speculation, DraftModel) and demo_name(model) == "draft":
+            problems += _as_trained(f"pools.{name}.speculation", speculation)
     target = _read_config(fleet.model.source)
     if target is not None:
         read = {name: _read_config(model) for name, model in drafts.items()}
@@ -44,13 +52,20 @@ def check_model_folder(fleet: Fleet, source: str) -> None:
         raise ConfigError(source, problems)
 
 
-def _unknown(field: str, reference: str) -> Iterator[Problem]:
+def _wrong_demo(field: str, reference: str, wanted: str | None) -> Iterator[Problem]:
     name = demo_name(reference)
-    if name is not None and name not in NAMES:
-        allowed = ", ".join(PREFIX + known for known in NAMES)
-        yield Problem(
-            f"there is no demo model `{name}`", field, hint=f"one of {allowed}"
-        )
+    if name is not None and name != wanted:
+        others = "another model: the demo has none for this method"
+        hint = f"use {PREFIX}{wanted}" if wanted else f"name {others}"
+        yield Problem(f"`{reference}` is no model for this", field, hint=hint)
+
+
+def _as_trained(field: str, draft: DraftModel) -> Iterator[Problem]:
+    """Otherwise it loads, and is hardly ever right."""
+    for flag in ("parallel_drafting", "use_heterogeneous_vocab"):
+        if not getattr(draft, flag):
+            text = f"must be true for `{PREFIX}draft`, which was trained so"
+            yield Problem(text, f"{field}.{flag}")
 
 
 def _read_config(reference: str) -> dict[str, Any] | None:

@@ -34,6 +34,18 @@ def test_all_bad_lines_are_named(tmp_path: Path) -> None:
     assert "messages" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "found"), [(b"\n", "has no request"), (b"\xff", "is no UTF-8 text")]
+)
+def test_a_file_without_requests_is_told(
+    tmp_path: Path, content: bytes, found: str
+) -> None:
+    file = tmp_path / "requests.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=found):
+        read_workload(file)
+
+
 def test_balanced_takes_as_many_of_each_class_spread_over_the_file() -> None:
     rows = [row(n, "code") for n in range(10)] + [row(n, "open") for n in range(2)]
     chosen = balanced(rows, 5)

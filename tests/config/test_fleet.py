@@ -315,6 +315,29 @@ def test_a_cpu_engine_never_prefills_in_chunks(
 
 
 @pytest.mark.parametrize(
+    ("speculation", "tokens", "needed"),
+    [
+        ("method: draft_model, model: m, parallel_drafting: true", 2050, 2051),
+        ("method: draft_model, model: m, parallel_drafting: true", None, 2051),
+        ("method: draft_model, model: m", 2048, 2049),
+        ("method: eagle3, model: m, parallel_drafting: true", 2049, 2050),
+    ],
+)
+def test_on_a_cpu_a_step_has_room_for_a_prompt_and_its_drafts(
+    speculation: str, tokens: int | None, needed: int
+) -> None:
+    """vLLM would never schedule the longest prompt, nor any that came after it."""
+    pool = f"p: {{speculation: {{{speculation}, num_speculative_tokens: 3}}}}"
+    engine = {"max_model_len": 2048, "max_num_batched_tokens": tokens}
+    with pytest.raises(ConfigError, match=f"must be at least {needed} for pool `p`"):
+        fleet(pool, engine={k: v for k, v in engine.items() if v is not None})
+    engine["max_num_batched_tokens"] = needed
+    assert fleet(pool, engine=engine)
+    eagle = "p: {speculation: {method: eagle3, model: m, num_speculative_tokens: 3}}"
+    assert fleet(eagle, engine={"max_model_len": 2048})
+
+
+@pytest.mark.parametrize(
     ("pool", "message"),
     [
         ("Big: {speculation: {method: none}}", '"Big" is no valid name (a-z, 0-9, `-`'),

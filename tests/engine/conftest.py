@@ -18,6 +18,8 @@ from openai import OpenAI
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
 MODEL = "smollm2-135m-instruct"
+#: The pools of `fleet` beside `plain`.
+SPECULATIVE = ("ngram", "draft", "eagle")
 
 
 @dataclass

@@ -12,24 +12,15 @@ import pytest
 
 from orchestrator.bench.demo import compare
 from orchestrator.bench.demo_requests import REQUESTS
-from orchestrator.models.trained import WEIGHTS
 
-from .conftest import MODEL, LocalFleet, processes
+from .conftest import MODEL, SPECULATIVE, LocalFleet, processes
 from .greedy import (
-    DETAILS,
     EDIT_PROMPT,
     JSON_PROMPT,
-    PROMPTS,
     TRANSLATE_PROMPT,
-    Step,
-    assert_same_text,
-    steps,
 )
 
 pytestmark = pytest.mark.engine
-
-SPECULATIVE = ("ngram", "draft", "eagle")
-SENTENCE = "The quick brown fox jumps over the lazy dog."
 
 
 def drafts_of(answer: Any) -> dict[str, Any]:
@@ -154,23 +145,6 @@ def test_a_forced_tool_call(fleet: LocalFleet) -> None:
     assert arguments["unit"] in ("celsius", "fahrenheit")
 
 
-@pytest.mark.parametrize("pool", SPECULATIVE)
-def test_sampling_on_a_speculative_pool_is_mended(fleet: LocalFleet, pool: str) -> None:
-    """Unmended, vLLM 0.29 answers with noise here; see docs/compatibility.md."""
-    pools = httpx.get(f"{fleet.url}/router/status").json()["pools"]
-    assert pools[pool]["sampling"] is True
-    body = {
-        "model": MODEL,
-        "prompt": f"{SENTENCE} " * 6,
-        "max_tokens": 40,
-        "temperature": 0.1,
-    }
-    answer = fleet.post("/v1/completions", body, **{"x-spec-pool": pool}).json()
-    assert "quick brown fox" in answer["choices"][0]["text"]
-    drafts = answer["metrics"]["speculative_decoding"]
-    assert drafts["draft_acceptance_rate"] > 0.3
-
-
 def test_several_answers_have_no_effective_tokens(fleet: LocalFleet) -> None:
     two = fleet.chat(JSON_PROMPT, max_tokens=8, n=2, temperature=0.5)
     assert len(two.json()["choices"]) == 2
@@ -185,35 +159,6 @@ def test_a_plain_answer_yields_one_token_a_step(fleet: LocalFleet) -> None:
     row = fleet.outcome(fleet.chat("Why do cats purr?", max_tokens=8))
     assert (row["pool"], row["effective_tokens"]) == ("plain", 1.0)
     assert row["drafts"] is None
-
-
-@pytest.mark.parametrize("pool", SPECULATIVE)
-@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
-def test_greedy_text_is_plains(fleet: LocalFleet, pool: str, prompt: str) -> None:
-    """In bfloat16 a verification step of six tokens rounds otherwise than of one."""
-    plain, drafted = (_greedy(fleet, prompt, name) for name in ("plain", pool))
-    assert_same_text(plain, drafted, rounding=2**-5)
-
-
-@pytest.mark.parametrize("pool", ["draft", "eagle"])
-def test_a_trained_draft_is_right_as_often_as_in_training(
-    fleet: LocalFleet, pool: str
-) -> None:
-    """Wrongly joined, it would still give the right text, and hardly ever be right."""
-    drafted = right = 0
-    for prompt in PROMPTS.values():
-        answer = fleet.chat(prompt, max_tokens=96, pool=pool).json()
-        histogram = answer["metrics"]["speculative_decoding"]["acceptance_histogram"]
-        drafted += sum(histogram)
-        right += sum(histogram[1:])
-    reported = json.loads((WEIGHTS / f"{pool}.json").read_text())["held_out"]["all"][0]
-    assert right / drafted > 0.6 * reported
-
-
-def _greedy(fleet: LocalFleet, prompt: str, pool: str) -> list[Step]:
-    response = fleet.chat(prompt, max_tokens=64, pool=pool, **DETAILS)
-    assert response.headers["x-spec-pool"] == pool
-    return steps(response.json())
 
 
 def test_the_demos_comparison(fleet: LocalFleet) -> None:

@@ -21,3 +21,5 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     append(file, [FIRST, SECOND])
     file.write_text(file.read_text()[:-10])
     assert list(read(file)) == [FIRST]
+    append(file, [SECOND])
+    assert list(read(file)) == [FIRST, SECOND]

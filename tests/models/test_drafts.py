@@ -44,7 +44,7 @@ def test_a_parallel_draft_is_what_transformers_makes_of_its_export(
     model = AutoModel.from_pretrained(tmp_path, dtype=torch.float32)
     mask_id = model.config.pard_token
 
-    streams = draft(embed, TEXT, Tensor(), 4, causal_mask([TEXT.shape[1]]))
+    streams = draft(embed, TEXT, Tensor(), 4, causal_mask(TEXT.shape[1]))
     own_ids = torch.tensor([VOCABULARY.tolist().index(int(t)) for t in TEXT[0]])
     for base in range(TEXT.shape[1]):
         for stream in range(4):
@@ -64,7 +64,7 @@ def test_an_eagle_head_drafts_in_streams_as_token_by_token(small_target: Path) -
     embed = torch.randn(80, shape.hidden_size)
     length = TEXT.shape[1]
     features = torch.randn(1, length, 3 * shape.hidden_size)
-    streams = head(embed, TEXT, features, 3, causal_mask([length]))
+    streams = head(embed, TEXT, features, 3, causal_mask(length))
     for base in range(length - 3):
         for stream in range(3):
             # The engine's way: the text up to `base`, then one token after the other.
@@ -86,7 +86,7 @@ def _token_by_token(
     x = torch.cat((head.input_layernorm(embed[tokens]), head.hidden_norm(hidden)), -1)
     query, key, value = head.self_attn.project(x, head._rotary, 0)
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-    scores = scores + causal_mask([tokens.shape[1]])
+    scores = scores + causal_mask(tokens.shape[1])
     out = hidden + head.self_attn.join(scores.softmax(-1) @ value)
     out = out + head.mlp(head.post_attention_layernorm(out))
     return out[:, -1], head.norm(out)[:, -1]

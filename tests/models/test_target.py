@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from orchestrator.cli.models import app
 from orchestrator.errors import ModelBuildError
 from orchestrator.models import distil, target
-from orchestrator.models.demo import NAMES
+from orchestrator.models.demo import NAMES, ensure_demo
 from orchestrator.models.folder import (
     MANIFEST,
     build_once,
@@ -88,6 +88,42 @@ def test_builds_once(tmp_path: Path) -> None:
         ".tiny.lock",
         "tiny",
     ]
+
+
+def test_what_was_made_of_something_else_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "tiny"
+    assert build_once(path, write_tiny, {**FACTS, "source": {"weights": "a"}})
+    assert not build_once(path, write_tiny, {**FACTS, "source": {"weights": "a"}})
+    assert build_once(path, write_tiny, {**FACTS, "source": {"weights": "b"}})
+
+
+def test_a_built_target_does_not_need_its_package_any_more(
+    tiny_target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_target()
+    monkeypatch.setattr(target, "_version", lambda package: None)
+    before = (tiny_target / MANIFEST).stat().st_ino
+    assert ensure_target() == tiny_target
+    assert (tiny_target / MANIFEST).stat().st_ino == before
+
+
+def test_a_draft_follows_its_target(
+    tiny_target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the target's embedding."""
+    path = ensure_demo("eagle")
+    before = (path / MANIFEST).stat().st_ino
+    assert ensure_demo("eagle") == path
+    assert (path / MANIFEST).stat().st_ino == before
+    monkeypatch.setattr(target, "_version", lambda package: "2")
+    ensure_demo("target", force=True)
+    ensure_demo("eagle")
+    assert (path / MANIFEST).stat().st_ino != before
+
+
+def test_an_unknown_demo_model_is_told() -> None:
+    with pytest.raises(ModelBuildError, match=r"no demo model 'eagel'.*'draft'"):
+        ensure_demo("eagel")
 
 
 def test_manifest_tells_origin_sizes_and_checksums(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import yaml
 from ray.exceptions import RayActorError
 
 from orchestrator.errors import ConfigError, FleetError
-from orchestrator.serving import launcher
+from orchestrator.serving import launcher, memory
 from orchestrator.serving.launcher import find_cause, running_fleet
 
 LOCAL = Path(__file__).parents[2] / "clusters" / "local-cpu.yaml"
@@ -47,7 +47,7 @@ def test_too_little_memory_is_told_with_both_figures(
     class Memory:
         available = 2 * 1024**3
 
-    monkeypatch.setattr(launcher.psutil, "virtual_memory", Memory)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", Memory)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
