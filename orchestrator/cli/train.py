@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,16 +24,24 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from orchestrator.classify.classifier import classify
+from orchestrator.classify.features import extract
 from orchestrator.errors import ModelBuildError
 from orchestrator.models.corpus import Answer, append, held_out, read
 from orchestrator.models.folder import models_dir
 from orchestrator.models.prompts import Prompt, write_about, write_prompts
 from orchestrator.models.target import ensure_target
 
-#: Of the prompts, the share that is about a text; it comes from earlier answers.
-ABOUT_SHARE = 0.2
+if TYPE_CHECKING:
+    from orchestrator.serving.generate import OfflineTarget
+
+#: Of the prompts, the share that we write, and that the target does; the rest is about
+#: texts, which come from the answers to these.
+OWN_SHARE, INVENTED_SHARE = 0.4, 0.4
 #: Characters of such a text, at least and at most.
 PASSAGE_CHARS = (200, 900)
+#: How many such texts make a passage, in turn.
+JOINED = (1, 1, 1, 2, 4)
 #: Seconds between two lines of progress where there is no terminal.
 LINE_EVERY_S = 60.0
 #: Kinds of answers that make a text to be asked about.
@@ -48,13 +59,13 @@ def train_draft(
     kind: Annotated[Kind, typer.Option(help="What to train.")] = Kind.draft,
     answers: Annotated[
         int, typer.Option(min=600, help="Answers of the target to learn from.")
-    ] = 4800,
+    ] = 9600,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over them.")] = 5,
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="Where all of it lies; ORCH_MODELS_DIR/training by default. 7 GB for "
-            "4,800 answers.",
+            help="Where all of it lies; ORCH_MODELS_DIR/training by default. 12 GB for "
+            "9,600 answers.",
             file_okay=False,
         ),
     ] = None,
@@ -94,7 +105,9 @@ def train_draft(
         if json_file is not None:
             json_file.write_text(text, "utf-8")
     except OSError as error:
-        raise ModelBuildError(f"{error}. Free it, or choose a --folder.") from error
+        raise ModelBuildError(
+            f"{error}. Mend that or take another --folder."
+        ) from error
     _show(report)
     console.print(
         f"Weights: {place / kind}.safetensors\n"
@@ -136,7 +149,9 @@ class _Bar(Progress):
 
 
 def _answers(bar: Progress, target: Path, place: Path, wanted: int) -> list[Answer]:
-    """The answers to prompts of their own, and those about texts made of the former."""
+    """The target's answers: to prompts of ours, of its own, and about answers."""
+    # Made when first needed: it imports vLLM, and loads the target.
+    engine = functools.cache(lambda: _engine(target))
     task = bar.add_task("The target answers", total=wanted, note="")
     said: list[Answer] = []
 
@@ -144,23 +159,47 @@ def _answers(bar: Progress, target: Path, place: Path, wanted: int) -> list[Answ
         have = list(read(file))
         said.extend(have)
         bar.update(task, completed=len(said))
-        if len(have) == len(prompts):
-            return
-        # Imported here: it needs vLLM, which takes seconds to import.
-        from orchestrator.serving.generate import generate
-
         left = prompts[len(have) :]
-        for some in generate(target, left, max_tokens=256, seed=seed + len(have)):
+        if not left:
+            return
+        for some in engine().answer(left, max_tokens=256, seed=seed + len(have)):
             append(file, some)
             said.extend(some)
             bar.update(task, completed=len(said))
 
-    own = wanted - int(wanted * ABOUT_SHARE)
+    own, invented = (int(wanted * share) for share in (OWN_SHARE, INVENTED_SHARE))
     ask(place / "answers.jsonl", write_prompts(own, seed=1), seed=0)
-    about = _about(target, said, range(own, wanted))
-    ask(place / "answers-about-texts.jsonl", about, seed=own)
+    requests = _requests(bar, engine, place / "requests-invented.jsonl", invented)
+    ask(place / "answers-invented.jsonl", requests, seed=own)
+    about = _about(target, said, range(len(said), wanted))
+    ask(place / "answers-about-texts.jsonl", about, seed=own + invented)
     bar.update(task, total=len(said))
     return said
+
+
+def _engine(target: Path) -> OfflineTarget:
+    from orchestrator.serving.generate import OfflineTarget
+
+    return OfflineTarget(target)
+
+
+def _requests(
+    bar: Progress, engine: Callable[[], OfflineTarget], file: Path, wanted: int
+) -> list[Prompt]:
+    """Requests that the target writes itself, each of the class that fits it."""
+    texts = json.loads(file.read_text("utf-8")) if file.exists() else []
+    task = bar.add_task("The target writes requests", total=wanted, note="")
+    bar.update(task, completed=min(len(texts), wanted))
+    if len(texts) < wanted:
+        for some in engine().invent(wanted, seed=3):
+            texts += some
+            bar.update(task, completed=min(len(texts), wanted))
+        file.write_text(json.dumps(texts, ensure_ascii=False, indent=0), "utf-8")
+    return [Prompt(_class_of(text), text) for text in texts[:wanted]]
+
+
+def _class_of(text: str) -> str:
+    return classify(extract({"messages": [{"role": "user", "content": text}]})).name
 
 
 def _about(target: Path, said: list[Answer], numbers: range) -> list[Prompt]:
@@ -168,15 +207,15 @@ def _about(target: Path, said: list[Answer], numbers: range) -> list[Prompt]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(target)
-    passages: dict[bool, list[str]] = {False: [], True: []}
+    texts: dict[bool, list[str]] = {False: [], True: []}
     for number, answer in enumerate(said):
         if answer.kind in _PROSE:
             text = tokenizer.decode(answer.answer, skip_special_tokens=True)
             if len(text) > PASSAGE_CHARS[0]:
-                passages[held_out(number)].append(text[: PASSAGE_CHARS[1]].strip())
+                texts[held_out(number)].append(text[: PASSAGE_CHARS[1]].strip())
     written = {
-        out: iter(write_about(texts, len(numbers), seed=2))
-        for out, texts in passages.items()
+        out: iter(write_about(_joined(some), len(numbers), seed=2))
+        for out, some in texts.items()
     }
     prompts = []
     for number in numbers:
@@ -185,6 +224,14 @@ def _about(target: Path, said: list[Answer], numbers: range) -> list[Prompt]:
             break
         prompts.append(prompt)
     return prompts
+
+
+def _joined(texts: list[str]) -> list[str]:
+    """Most texts alone, some joined to longer ones."""
+    rest = iter(texts)
+    lengths = itertools.cycle(JOINED)
+    parts = iter(lambda: list(itertools.islice(rest, next(lengths))), [])
+    return ["\n\n".join(part) for part in parts]
 
 
 def _lessons(bar: Progress, target: Path, answers: list[Answer], folder: Path) -> None:

@@ -19,7 +19,7 @@ from orchestrator.models.corpus import Answer
 #: Tokens in one pass of the target.
 PASS_TOKENS = 6144
 #: The longest text that is used; what is longer loses its end.
-MAX_TOKENS = 768
+MAX_TOKENS = 1280
 #: Layers whose input an EAGLE-3 head reads: low, middle and high, as vLLM takes them
 #: from a target of 30 layers when the head's config names none.
 AUX_LAYERS = (2, 15, 27)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,9 +11,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from orchestrator.errors import ModelBuildError
 from orchestrator.models import distil
-from orchestrator.models.corpus import Answer
-from orchestrator.models.distil import join, new_draft, train
+from orchestrator.models.corpus import Answer, held_out
+from orchestrator.models.distil import choose_vocabulary, join, new_draft, train
 from orchestrator.models.drafts import EagleHead
 from orchestrator.models.export import EMBEDDING
 from orchestrator.models.teacher import AUX_LAYERS, Lessons, prepare
@@ -134,6 +138,36 @@ def test_training_learns_and_writes_what_can_be_joined(
     join(kind, tmp_path / f"{kind}.safetensors", small_target, folder)
     assert (folder / "config.json").is_file()
     assert "vocabulary" not in load_file(folder / "model.safetensors")
+
+
+def test_weights_of_other_answers_are_not_trained_on(
+    small_target: Path, answers: list[Answer], lessons: Lessons, tmp_path: Path
+) -> None:
+    train("eagle", small_target, answers, lessons, tmp_path, 1, quiet)
+    others = [replace(a, answer=[token + 1 for token in a.answer]) for a in answers]
+    with pytest.raises(ModelBuildError, match=r"eagle\.pt is of other answers"):
+        train("eagle", small_target, others, lessons, tmp_path, 2, quiet)
+
+
+def test_nothing_of_a_held_out_answer_is_learned() -> None:
+    rare = Answer("open", 0.0, [1], [50] * 100)
+    common = Answer("open", 0.0, [1], [40])
+    answers = [rare if held_out(n) else common for n in range(60)]
+    assert sum(map(held_out, range(60))) == 2
+    learned = [a for n, a in enumerate(answers) if not held_out(n)]
+    assert choose_vocabulary(learned, 5, special=3).tolist() == [0, 1, 2, 3, 40]
+
+
+def test_hidden_states_that_do_not_fit_are_refused_before_they_are_made(
+    small_target: Path,
+    answers: list[Answer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(small_target, dtype=torch.bfloat16)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=9))
+    with pytest.raises(ModelBuildError, match=r"hidden states need .* GB"):
+        prepare(model, answers, tmp_path, quiet)
 
 
 def test_a_draft_that_knows_the_text_is_always_right(
