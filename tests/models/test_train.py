@@ -110,6 +110,19 @@ def test_each_stream_is_judged_by_the_token_that_it_drafts(
         assert drafted == list(range(start + stream, end))
 
 
+def test_a_thinned_lesson_judges_every_stream_at_the_same_places(
+    small_target: Path, lessons: Lessons
+) -> None:
+    torch.manual_seed(3)
+    lesson = Lesson(lessons.load(list(range(40))), new_draft("eagle", small_target), 3)
+    before = lesson.judged.clone()
+    lesson.thin(0.5)
+    places = lesson.judged[0]
+    assert 0.4 < places.sum() / before[0].sum() < 0.6
+    assert torch.equal(lesson.judged, before & places)
+    assert len(lesson.truth()) == len(lesson.next_tokens()) == places.sum()
+
+
 @pytest.mark.parametrize("kind", ["draft", "eagle"])
 def test_training_learns_and_writes_what_can_be_joined(
     kind: Any,
