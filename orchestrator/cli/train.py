@@ -169,7 +169,7 @@ def _answers(bar: Progress, target: Path, place: Path, wanted: int) -> list[Answ
 
     own, invented = (int(wanted * share) for share in (OWN_SHARE, INVENTED_SHARE))
     ask(place / "answers.jsonl", write_prompts(own, seed=1), seed=0)
-    requests = _requests(bar, engine, place / "requests-invented.jsonl", invented)
+    requests = _requests(bar, engine, place / "requests-invented.json", invented)
     ask(place / "answers-invented.jsonl", requests, seed=own)
     about = _about(target, said, range(len(said), wanted))
     ask(place / "answers-about-texts.jsonl", about, seed=own + invented)
