@@ -24,8 +24,8 @@ LOOK_EVERY_S = 0.3
 #: Seconds that the router has to answer one look.
 ANSWER_S = 15.0
 
-#: Serve's states of a replica that takes requests: it is `UPDATING` for the moment in
-#: which it takes a new policy.
+#: Serve's states of a replica that takes requests, or soon will again: while it takes a
+#: new policy it is `UPDATING`, and Serve sends it no new ones.
 UP = ("RUNNING", "UPDATING")
 
 #: Called with the router's replicas that have the policy, and all that run.
@@ -109,7 +109,7 @@ class DeployedRouter:
         return details
 
     def _running(self) -> list[str]:
-        """The names of the router's replicas that take requests."""
+        """The names of the router's replicas that take requests, or soon will again."""
         application = self._details()["applications"].get(self.application, {})
         router = application.get("deployments", {}).get(ROUTER_DEPLOYMENT, {})
         return [

@@ -220,7 +220,7 @@ def wait_until(true: Callable[[], bool]) -> float:
 
 
 @pytest.fixture
-def two_nodes(tmp_path: Path) -> Iterator[TwoNodes]:
+def two_nodes(tmp_path: Path, no_fleet: None) -> Iterator[TwoNodes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORCH_DATA_DIR", str(tmp_path))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
