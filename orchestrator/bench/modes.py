@@ -100,15 +100,15 @@ def _send(
     number: int,
     max_tokens: int,
 ) -> Sample:
-    body = {k: v for k, v in request.request.items() if not k.startswith("stream")}
+    ours = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+    left_out = {"stream", "stream_options", "max_completion_tokens"}
+    body = {k: v for k, v in request.request.items() if k not in left_out} | ours
     started = time.perf_counter()
     try:
         answer = client.chat.completions.create(
             model=model,
-            messages=body.pop("messages"),
-            temperature=temperature,
-            max_tokens=max_tokens,
-            # As extra, since the file may have fields that only vLLM knows.
+            messages=body["messages"],
+            # It wins over the rest. The file may have fields that only vLLM knows.
             extra_body=body,
             extra_headers={"x-spec-pool": pool},
         )

@@ -95,7 +95,9 @@ def modes(
     for temperature in warmth:
         console.print(_table([c for c in cells if c.temperature == temperature]))
     for pool, gib in memory.items():
-        console.print(f"Memory of {pool}: {gib:.2f} GiB", highlight=False)
+        console.print(
+            f"Memory of {pool}: {gib:.2f} GiB", highlight=False, soft_wrap=True
+        )
     result = {
         "cells": [asdict(cell) for cell in cells],
         "samples": [asdict(sample) for sample in samples],

@@ -207,9 +207,10 @@ class Fleet(StrictModel):
         room = longest + self.pools[pool].speculation.draft_slots
         short = isinstance(tokens, int) and longest <= tokens < room
         if room > longest and (tokens is None or short):
+            now = "and is not set" if tokens is None else f"not {tokens}"
             text = (
-                f"must be at least {room} for pool `{pool}`, not {tokens}: a step takes"
-                f" a whole prompt (max_model_len is {longest}) and the draft's tokens"
+                f"must be at least {room} for pool `{pool}`, {now}: a step takes a"
+                f" whole prompt (max_model_len is {longest}) and the draft's tokens"
             )
             yield Mistake(text, at("max_num_batched_tokens"))
 

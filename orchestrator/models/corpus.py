@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +29,21 @@ def held_out(number: int) -> bool:
     Those measure what was learned, so nothing made of them may be learned either.
     """
     return number % 30 == 7
+
+
+def fingerprint(answers: Sequence[Answer]) -> str:
+    """SHA-256 of answers: what was made of them belongs to no others."""
+    digest = hashlib.sha256()
+    for answer in answers:
+        digest.update(json.dumps(asdict(answer)).encode())
+    return digest.hexdigest()
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    new = file.with_name(f"{file.name}.new")
+    new.write_text(text, "utf-8")
+    new.replace(file)
 
 
 def append(file: Path, answers: Iterable[Answer]) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from orchestrator.errors import ModelBuildError
-from orchestrator.models.corpus import Answer
+from orchestrator.models.corpus import Answer, fingerprint, replace_text
 
 #: Tokens in one pass of the target.
 PASS_TOKENS = 6144
@@ -49,10 +49,16 @@ class Batch:
 
 
 class Lessons:
-    """The folder that `prepare` made."""
+    """The folder that `prepare` made.
+
+    Attributes:
+        texts: facts about them; `answers` is the fingerprint of what they were made of.
+        count: how many there are.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.texts = json.loads((folder / "texts.json").read_text())
+        self.texts = json.loads((folder / "texts.json").read_text("utf-8"))
+        self.count = len(self.texts["kinds"])
         size, tokens = self.texts["hidden_size"], self.texts["tokens"]
 
         def array(name: str, dtype: Any, *shape: int) -> np.ndarray[Any, Any]:
@@ -61,11 +67,6 @@ class Lessons:
         self._tokens = array("tokens.i32", np.int32)
         self._last = array("last.bf16", np.int16, size)
         self._features = array("features.bf16", np.int16, len(AUX_LAYERS) * size)
-
-    @property
-    def count(self) -> int:
-        """How many texts there are."""
-        return len(self.texts["kinds"])
 
     def batches(self, texts: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
         """The numbers of `texts` in batches of like length, `max_tokens` padded."""
@@ -120,8 +121,9 @@ def prepare(
     where the disk has no room for that.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # Written last, it says that the rest is whole.
-    (folder / "texts.json").unlink(missing_ok=True)
+    # Of a run that was broken off; `texts.json`, written last, says that all is whole.
+    for name in ("texts.json", "tokens.i32", "last.bf16", "features.bf16"):
+        (folder / name).unlink(missing_ok=True)
     texts = [(a.prompt + a.answer)[:MAX_TOKENS] for a in answers]
     lengths = [len(text) for text in texts]
     offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -160,6 +162,7 @@ def prepare(
         done += len(some)
         progress(done, len(texts))
     facts = {
+        "answers": fingerprint(answers),
         "hidden_size": size,
         "tokens": int(offsets[-1]),
         "kinds": [a.kind for a in answers],
@@ -168,4 +171,4 @@ def prepare(
         "lengths": lengths,
         "offsets": offsets[:-1].tolist(),
     }
-    (folder / "texts.json").write_text(json.dumps(facts))
+    replace_text(folder / "texts.json", json.dumps(facts))

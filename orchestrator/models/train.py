@@ -58,12 +58,9 @@ class Lesson:
         base = torch.arange(longest)[None]
         starts = torch.tensor(batch.starts)[:, None]
         ends = torch.tensor(batch.lengths)[:, None]
-        # Stream j is the j-th token of a draft. No draft starts before the answer.
+        # Stream j is the j-th token of a draft; the target says an answer's first.
         self.judged = torch.stack(
-            [
-                (base >= starts - 1 + stream) & (base + 1 < ends)
-                for stream in range(streams)
-            ]
+            [(base >= starts + stream) & (base + 1 < ends) for stream in range(streams)]
         )
         self._first = draft.first
 
@@ -128,7 +125,7 @@ class Trainer:
         self.log: list[dict[str, Any]] = []
         # More epochs may follow; with anything else, the weights would be of neither.
         self._of = {**asdict(plan), "epochs": None, "vocabulary": vocabulary.tolist()}
-        self._of["texts"] = lessons.texts["offsets"]
+        self._of["answers"] = lessons.texts["answers"]
         if state.exists():
             kept = torch.load(state)
             if kept["of"] != self._of:
@@ -139,6 +136,12 @@ class Trainer:
             draft.load_state_dict(kept["draft"])
             self._optimizer.load_state_dict(kept["optimizer"])
             self.log = kept["log"]
+            if len(self.log) > plan.epochs:
+                raise ModelBuildError(
+                    f"{state} has {len(self.log)} epochs already, more than"
+                    f" {plan.epochs}. Give --epochs of at least that, or delete it to"
+                    " train anew."
+                )
 
     def run(self, progress: Callable[[int, int, float], None]) -> None:
         """Train to the plan's end; `progress` gets steps done, their number, loss."""
@@ -165,6 +168,7 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate(step)
         lesson = Lesson(self._lessons.load(texts), self.draft, self.plan.streams)
+        torch.manual_seed(self.plan.seed + step)  # the same when it goes on later
         lesson.thin(self.plan.share)
         self._optimizer.zero_grad()
         loss, _ = self._loss(lesson)

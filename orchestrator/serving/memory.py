@@ -19,17 +19,23 @@ ROUTER_GIB = 0.5
 RAY_GIB = 0.8
 
 
-def check_memory(fleet: Fleet) -> None:
-    """Refuse a fleet that does not fit into what is free."""
-    needed_gib = RAY_GIB + fleet.router.start_replicas * ROUTER_GIB
+def needed_gib(fleet: Fleet) -> float:
+    """Memory that the fleet takes when it has started, about."""
+    needed = RAY_GIB + fleet.router.start_replicas * ROUTER_GIB
     for name, pool in fleet.pools.items():
         rank_gib = RANK_GIB + fleet.cpu_share(name).kv_cache_gib
         replica_gib = REPLICA_GIB + fleet.tensor_parallel_size * rank_gib
-        needed_gib += pool.start_replicas * replica_gib
+        needed += pool.start_replicas * replica_gib
+    return needed
+
+
+def check_memory(fleet: Fleet) -> None:
+    """Refuse a fleet that does not fit into what is free."""
+    needed = needed_gib(fleet)
     free_gib = psutil.virtual_memory().available / 1024**3
-    if free_gib < needed_gib:
+    if free_gib < needed:
         raise FleetError(
-            f"The fleet needs about {needed_gib:.1f} GiB of memory and {free_gib:.1f} "
+            f"The fleet needs about {needed:.1f} GiB of memory and {free_gib:.1f} "
             "GiB are available. Free some, or lower kv_cache_gib or the number of "
             "pools in the cluster file."
         )

@@ -41,6 +41,9 @@ def check_model_folder(fleet: Fleet, source: str) -> None:
         speculation = fleet.pools[name].speculation
         at, wanted = f"pools.{name}.speculation.model", _DRAFTS.get(speculation.method)
         problems += _wrong_demo(at, model, wanted)
+        if demo_name(model) == wanted and demo_name(fleet.model.source) != "target":
+            text = f"`{model}` drafts for {PREFIX}target, not for {fleet.model.source}"
+            problems.append(Problem(text, at, hint="name a draft of your target's"))
         if isinstance(speculation, DraftModel) and demo_name(model) == "draft":
             problems += _as_trained(f"pools.{name}.speculation", speculation)
     target = _read_config(fleet.model.source)
@@ -55,8 +58,11 @@ def check_model_folder(fleet: Fleet, source: str) -> None:
 def _wrong_demo(field: str, reference: str, wanted: str | None) -> Iterator[Problem]:
     name = demo_name(reference)
     if name is not None and name != wanted:
-        others = "another model: the demo has none for this method"
-        hint = f"use {PREFIX}{wanted}" if wanted else f"name {others}"
+        hint = (
+            f"use {PREFIX}{wanted}"
+            if wanted
+            else "name another model: the demo has none for this method"
+        )
         yield Problem(f"`{reference}` is no model for this", field, hint=hint)
 
 

@@ -27,6 +27,8 @@ class LocalFleet:
     url: str
     dashboard: str
     data: Path
+    #: Its file.
+    cluster: Path
 
     @property
     def openai(self) -> OpenAI:
@@ -78,7 +80,7 @@ def local_fleet(cluster: Path, data: Path) -> Iterator[LocalFleet]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ORCH_DATA_DIR", str(data))
         with running_fleet(cluster, lambda states: None) as running:
-            yield LocalFleet(running.url, running.dashboard, data)
+            yield LocalFleet(running.url, running.dashboard, data, cluster)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import json
 import httpx
 import pytest
 
+from orchestrator.config.servefile import load_fleet
 from orchestrator.models.trained import WEIGHTS
-from orchestrator.serving.memory import memory_gib
+from orchestrator.serving.memory import memory_gib, needed_gib
 
 from .conftest import MODEL, SPECULATIVE, LocalFleet
 from .greedy import DETAILS, PROMPTS, Step, assert_same_text, steps
@@ -47,7 +48,9 @@ def test_all_modes_together_fit_in_20_gib(fleet: LocalFleet) -> None:
     taken = memory_gib()
     assert taken.keys() == {"plain", *SPECULATIVE, "router"}
     assert min(taken.values()) > 0.3
-    assert sum(taken.values()) < 20
+    # What was reckoned before the start counts Ray's own processes too.
+    reckoned = needed_gib(load_fleet(fleet.cluster).fleet)
+    assert sum(taken.values()) < reckoned < 20
 
 
 @pytest.mark.parametrize("pool", ["draft", "eagle"])

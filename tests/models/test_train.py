@@ -97,17 +97,18 @@ def test_each_stream_is_judged_by_the_token_that_it_drafts(
     lesson = Lesson(batch, draft, 3)
     text = batch.tokens[0].tolist()
     start, end = batch.starts[0], batch.lengths[0]
-    assert lesson.next_tokens().tolist() == text[start:end]
+    # The first token of an answer is the target's own.
+    assert lesson.next_tokens().tolist() == text[start + 1 : end]
     # The target judges where it stood just before each token.
-    assert torch.equal(lesson.truth(), batch.last[0, start - 1 : end - 1])
+    assert torch.equal(lesson.truth(), batch.last[0, start : end - 1])
     bases = torch.arange(len(text)).float()[None, :, None]
     aligned = lesson.aligned([bases] * 3)[..., 0]
     for stream in range(3):
         judged = lesson.judged[stream][0].nonzero().flatten().tolist()
-        assert judged == list(range(start - 1 + stream, end - 1))
+        assert judged == list(range(start + stream, end - 1))
         # A stream's state at base b drafts the token at b + first + stream.
         drafted = (aligned[stream, stream:] + draft.first + stream).tolist()
-        assert drafted == list(range(start + stream, end))
+        assert drafted == list(range(start + 1 + stream, end))
 
 
 def test_a_thinned_lesson_judges_every_stream_at_the_same_places(
@@ -157,9 +158,41 @@ def test_weights_of_other_answers_are_not_trained_on(
     small_target: Path, answers: list[Answer], lessons: Lessons, tmp_path: Path
 ) -> None:
     train("eagle", small_target, answers, lessons, tmp_path, 1, quiet)
-    others = [replace(a, answer=[token + 1 for token in a.answer]) for a in answers]
+    # As long, and of the same tokens.
+    others = [replace(a, answer=a.answer[::-1]) for a in answers]
+    model = AutoModelForCausalLM.from_pretrained(small_target, dtype=torch.bfloat16)
+    prepare(model, others, tmp_path, quiet)
     with pytest.raises(ModelBuildError, match=r"eagle\.pt is of other answers"):
-        train("eagle", small_target, others, lessons, tmp_path, 2, quiet)
+        train("eagle", small_target, others, Lessons(tmp_path), tmp_path, 2, quiet)
+
+
+def test_fewer_epochs_than_were_trained_are_refused(
+    small_target: Path, answers: list[Answer], lessons: Lessons, tmp_path: Path
+) -> None:
+    train("eagle", small_target, answers, lessons, tmp_path, 2, quiet)
+    with pytest.raises(ModelBuildError, match="has 2 epochs already, more than 1"):
+        train("eagle", small_target, answers, lessons, tmp_path, 1, quiet)
+
+
+def test_a_run_that_was_broken_off_goes_on_as_if_it_had_not(
+    small_target: Path, answers: list[Answer], lessons: Lessons, tmp_path: Path
+) -> None:
+    def weights(name: str) -> dict[str, torch.Tensor]:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        args = ("eagle", small_target, answers, lessons, folder)
+        if name == "broken":
+            with pytest.raises(KeyboardInterrupt):
+                train(*args, 2, break_off)
+        train(*args, 2, quiet)
+        return load_file(folder / "eagle.safetensors")
+
+    def break_off(done: int, count: int, loss: float) -> None:
+        if done == count:
+            raise KeyboardInterrupt
+
+    whole, broken = weights("whole"), weights("broken")
+    assert all(torch.equal(whole[name], broken[name]) for name in whole)
 
 
 def test_nothing_of_a_held_out_answer_is_learned() -> None:
@@ -179,8 +212,11 @@ def test_hidden_states_that_do_not_fit_are_refused_before_they_are_made(
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(small_target, dtype=torch.bfloat16)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=9))
+    # What a run that was broken off has written makes room.
+    (tmp_path / "last.bf16").write_bytes(b"x")
     with pytest.raises(ModelBuildError, match=r"hidden states need .* GB"):
         prepare(model, answers, tmp_path, quiet)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_draft_that_knows_the_text_is_always_right(

@@ -60,6 +60,12 @@ def test_another_use_of_a_demo_model_is_refused(speculation: str, found: str) ->
         check_model_folder(fleet(speculation), "file")
 
 
+def test_the_demos_draft_is_for_its_target() -> None:
+    found = r"pools\.p\.speculation\.model: `demo:eagle` drafts for demo:target, not"
+    with pytest.raises(ConfigError, match=found):
+        check_model_folder(fleet(EAGLE, source="/models/llama"), "file")
+
+
 def test_a_draft_is_no_target() -> None:
     with pytest.raises(ConfigError, match=r"model\.source: .*use demo:target"):
         check_model_folder(fleet(EAGLE, source="demo:eagle"), "file")
