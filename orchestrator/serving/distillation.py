@@ -41,7 +41,7 @@ ANSWER_TOKENS = 256
 #: Characters of a text to be asked about, at least and at most.
 PASSAGE_CHARS = (200, 900)
 #: How many such texts make a passage, in turn.
-JOINED = (1, 1, 1, 2, 4)
+JOINED = (1, 1, 1, 2)
 #: Kinds of answers that make such a text.
 _PROSE = ("creative", "open")
 

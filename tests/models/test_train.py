@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from orchestrator.errors import ModelBuildError
 from orchestrator.models import distil
+from orchestrator.models import train as train_module
 from orchestrator.models.corpus import Answer, held_out
 from orchestrator.models.distil import choose_vocabulary, join, new_draft, train
 from orchestrator.models.drafts import EagleHead
@@ -79,6 +81,27 @@ def test_lessons_hold_what_the_target_thought(
     torch.testing.assert_close(batch.last[0, : len(text)], last, **near)
     high = torch.cat([states.hidden_states[layer][0] for layer in AUX_LAYERS], -1)
     torch.testing.assert_close(batch.features[0, : len(text)], high, **near)
+
+
+def test_texts_that_are_too_long_are_not_trained_on(
+    small_target: Path, lessons: Lessons, tmp_path: Path
+) -> None:
+    embed = load_file(small_target / "model.safetensors")[EMBEDDING]
+    lengths = lessons.texts["lengths"]
+    limit = sorted(lengths)[30]
+
+    def steps(longest: int) -> int:
+        draft = new_draft("eagle", small_target)
+        # As many steps as texts.
+        plan = Plan(1, streams=2, rate=1e-3, batch_tokens=1, longest=longest)
+        state = tmp_path / f"{longest}.pt"
+        trainer = Trainer(draft, embed, torch.arange(5), lessons, plan, state)
+        counts: list[int] = []
+        trainer.run(lambda done, count, loss: counts.append(count))
+        return counts[-1]
+
+    short = sum(length <= limit and not held_out(n) for n, length in enumerate(lengths))
+    assert 25 < steps(limit) == short < steps(99)
 
 
 def test_batches_hold_every_text_once(lessons: Lessons) -> None:
@@ -175,24 +198,33 @@ def test_fewer_epochs_than_were_trained_are_refused(
 
 
 def test_a_run_that_was_broken_off_goes_on_as_if_it_had_not(
-    small_target: Path, answers: list[Answer], lessons: Lessons, tmp_path: Path
+    small_target: Path,
+    answers: list[Answer],
+    lessons: Lessons,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def weights(name: str) -> dict[str, torch.Tensor]:
+    monkeypatch.setattr(train_module, "SAVE_STEPS", 2)
+    monkeypatch.setattr(distil, "Plan", partial(Plan, batch_tokens=100))
+
+    def train_in(name: str, progress: Any) -> dict[str, Any]:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        args = ("eagle", small_target, answers, lessons, folder)
-        if name == "broken":
-            with pytest.raises(KeyboardInterrupt):
-                train(*args, 2, break_off)
-        train(*args, 2, quiet)
-        return load_file(folder / "eagle.safetensors")
+        return train("eagle", small_target, answers, lessons, folder, 2, progress)
 
     def break_off(done: int, count: int, loss: float) -> None:
-        if done == count:
+        if done == count - 2:
             raise KeyboardInterrupt
 
-    whole, broken = weights("whole"), weights("broken")
-    assert all(torch.equal(whole[name], broken[name]) for name in whole)
+    whole = train_in("whole", quiet)
+    with pytest.raises(KeyboardInterrupt):
+        train_in("broken", break_off)
+    steps: list[int] = []
+    broken = train_in("broken", lambda done, count, loss: steps.append(count - done))
+    assert steps[-1] == 0
+    assert 2 <= steps[0] <= 4  # only what was not kept is done again
+    assert broken["sha256"] == whole["sha256"]
+    assert [e["loss"] for e in broken["epochs"]] == [e["loss"] for e in whole["epochs"]]
 
 
 def test_nothing_of_a_held_out_answer_is_learned() -> None:
