@@ -43,7 +43,7 @@ def train_draft(
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="Where all of it lies; ORCH_MODELS_DIR/training by default. 12 GB for "
+            help="Where all of it lies; ORCH_MODELS_DIR/training by default. 14 GB for "
             "9,600 answers.",
             file_okay=False,
         ),

@@ -59,8 +59,8 @@ def memory_gib() -> dict[str, float]:
 
 
 #: Ray calls a replica's process `ray::ServeReplica:APPLICATION:DEPLOYMENT.METHOD`; a
-#: pool's deployment is called `POOL:MODEL`.
-_REPLICA = re.compile(r"ray::ServeReplica:[^:]*:([^:.]+)")
+#: pool's deployment is called `POOL:MODEL`. Spaces fill the title up where it is short.
+_REPLICA = re.compile(r"ray::ServeReplica:[^:]*:([^:.\s]+)")
 
 
 def _pss(process: psutil.Process) -> int:

@@ -85,16 +85,10 @@ def local_fleet(cluster: Path, data: Path) -> Iterator[LocalFleet]:
 
 @pytest.fixture(scope="module")
 def fleet(fleets: Any, tmp_path_factory: pytest.TempPathFactory) -> LocalFleet:
-    """clusters/local-cpu.yaml with a second router, and the EAGLE pool beside."""
+    """clusters/local-cpu.yaml with a second router."""
     data = tmp_path_factory.mktemp("data")
-    config, other = (
-        yaml.safe_load((CLUSTERS / f"{name}.yaml").read_text())
-        for name in ("local-cpu", "local-cpu-eagle")
-    )
-    fleet = config["applications"][0]["args"]["fleet"]
-    fleet["router"] = {"replicas": 2}
-    with_eagle = other["applications"][0]["args"]["fleet"]["pools"]
-    fleet["pools"]["eagle"] = with_eagle["eagle"]
+    config = yaml.safe_load((CLUSTERS / "local-cpu.yaml").read_text())
+    config["applications"][0]["args"]["fleet"]["router"] = {"replicas": 2}
     file = data / "local-cpu.yaml"
     file.write_text(yaml.safe_dump(config))
     shared: LocalFleet = fleets.use("local-cpu", lambda: local_fleet(file, data))

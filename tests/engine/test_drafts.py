@@ -73,7 +73,7 @@ def test_a_trained_draft_is_right_as_often_as_in_training(
         drafted += sum(histogram)
         right += sum(histogram[1:])
     reported = json.loads((WEIGHTS / f"{pool}.json").read_text())["held_out"]["all"][0]
-    assert right / drafted > 0.6 * reported
+    assert right / drafted > 0.4 * reported
 
 
 def _greedy(fleet: LocalFleet, prompt: str, pool: str) -> list[Step]:

@@ -39,7 +39,7 @@ def test_a_port_in_use_is_named_before_anything_starts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cluster", "needed"),
-    [("local-cpu", "10.9"), ("local-cpu-tp", "8.7")],  # 3 engines; 3 ranks of one
+    [("local-cpu", "14.1"), ("local-cpu-tp", "8.7")],  # 4 engines; 3 ranks of one
 )
 def test_too_little_memory_is_told_with_both_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, needed: str
