@@ -156,16 +156,14 @@ def test_several_answers_have_no_effective_tokens(fleet: LocalFleet) -> None:
 
 
 def test_a_plain_answer_yields_one_token_a_step(fleet: LocalFleet) -> None:
-    row = fleet.outcome(fleet.chat("Why do cats purr?", max_tokens=8))
+    row = fleet.outcome(fleet.chat("Why do cats purr?", max_tokens=8, pool="plain"))
     assert (row["pool"], row["effective_tokens"]) == ("plain", 1.0)
     assert row["drafts"] is None
 
 
 def test_the_demos_comparison(fleet: LocalFleet) -> None:
-    wanted = [r for r in REQUESTS if r.name in ("JSON records", "open")]
-    json_records, question = compare(
-        fleet.url, MODEL, ["plain", "ngram"], "plain", wanted
-    )
+    wanted = [r for r in REQUESTS if r.name in ("JSON records", "poem, T=1.0")]
+    json_records, poem = compare(fleet.url, MODEL, ["plain", "ngram"], "plain", wanted)
     assert (json_records.routed.pool, json_records.plain.pool) == ("ngram", "plain")
     assert json_records.routed.rule == "structured"
     assert json_records.plain.rule == "forced"
@@ -173,7 +171,7 @@ def test_the_demos_comparison(fleet: LocalFleet) -> None:
     assert json_records.routed.effective_tokens is not None
     assert json_records.routed.effective_tokens > 1
     assert json_records.plain.effective_tokens == 1
-    assert question.routed is question.plain
+    assert poem.routed is poem.plain
 
 
 def test_explain_says_what_the_request_would_get(fleet: LocalFleet) -> None:

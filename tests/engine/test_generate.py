@@ -27,9 +27,9 @@ def test_the_target_answers_in_order_and_writes_requests() -> None:
     path = ensure_target()
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     prompts = [
-        Prompt("open", "What is the capital of France?"),
+        Prompt("open", "Why do cats purr?"),
         Prompt("constrained", "Where do you live? Answer as JSON.", SCHEMA),
-        Prompt("open", "What is the capital of Italy?"),
+        Prompt("open", "What is the water cycle?"),
     ]
     with contextlib.closing(OfflineTarget(path)) as target:
         answers = target.answer(prompts, max_tokens=60, seed=2)  # all are greedy
@@ -42,8 +42,8 @@ def test_the_target_answers_in_order_and_writes_requests() -> None:
     texts = [tokenizer.decode(a.answer, skip_special_tokens=True) for a in answers]
     assert json.loads(texts[1]).keys() == {"city"}
     assert [answer.temperature for answer in answers] == [0.0, 0.0, 0.0]
-    assert "Paris" in texts[0]
-    assert "Rome" in texts[2]
+    assert "cat" in texts[0].lower()
+    assert "water" in texts[2].lower()
 
     assert 4 < len(requests) <= 12
     assert requests == again

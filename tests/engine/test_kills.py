@@ -64,24 +64,24 @@ class Answer:
 
 
 def send(fleet: LocalFleet, pool: str, stream: bool, number: int) -> Answer:
-    """One request for about four seconds of work, by rule or by hint to `pool`."""
+    """One request for about four seconds of work, by rule to `pool`."""
     message = {"role": "user", "content": PROMPT.format(number)}
     body = {
         "model": MODEL,
         "messages": [message],
-        "temperature": 0.0,
+        # The default policy sends what is hot to `plain`.
+        "temperature": 0.0 if pool == "ngram" else 1.0,
         "max_tokens": 48,
         "ignore_eos": True,
         "stream": stream,
     }
-    headers = {"x-spec-class": "translation" if pool == "ngram" else "creative"}
     answer = Answer(pool, stream, time.monotonic())
     try:
         with httpx.stream(
             "POST",
             f"{fleet.url}/v1/chat/completions",
             json=body,
-            headers=headers,
+            headers={"x-spec-class": "translation"},
             timeout=120,
         ) as response:
             answer.status = response.status_code

@@ -275,10 +275,10 @@ def test_command_builds_then_finds_it_ready(tiny_target: Path, tmp_path: Path) -
     assert [model["path"] for model in told] == list(map(str, paths))
     assert {model["manifest"]["license"] for model in told} == {"Apache-2.0"}
 
-    before = [(path / MANIFEST).stat().st_ino for path in paths]
+    before = [(path / MANIFEST).stat().st_mtime_ns for path in paths]
     assert "built in" in runner.invoke(app, ["build", "--force"]).stderr
-    after = [(path / MANIFEST).stat().st_ino for path in paths]
-    assert not set(before) & set(after)
+    after = [(path / MANIFEST).stat().st_mtime_ns for path in paths]
+    assert all(new > old for new, old in zip(after, before, strict=True))
 
 
 def test_command_lists_what_is_built(tiny_target: Path) -> None:
