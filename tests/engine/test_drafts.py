@@ -16,6 +16,8 @@ from .greedy import DETAILS, EDIT_PROMPT, PROMPTS, Step, assert_same_text, steps
 
 pytestmark = pytest.mark.engine
 
+SENTENCE = "The quick brown fox jumps over the lazy dog."
+
 
 @pytest.mark.parametrize("pool", SPECULATIVE)
 def test_sampling_on_a_speculative_pool_is_mended(fleet: LocalFleet, pool: str) -> None:
@@ -28,6 +30,17 @@ def test_sampling_on_a_speculative_pool_is_mended(fleet: LocalFleet, pool: str) 
         for temperature in (0.0, 0.1)
     )
     assert sampled > 0.5 * greedy > 0.05
+    body = {
+        "model": MODEL,
+        "prompt": f"{SENTENCE} " * 6,
+        "max_tokens": 40,
+        "temperature": 0.1,
+    }
+    answer = fleet.post("/v1/completions", body, **{"x-spec-pool": pool}).json()
+    assert "quick brown fox" in answer["choices"][0]["text"]
+    if pool == "ngram":  # the trained drafts can't copy
+        drafts = answer["metrics"]["speculative_decoding"]
+        assert drafts["draft_acceptance_rate"] > 0.3
 
 
 @pytest.mark.parametrize("pool", SPECULATIVE)
